@@ -1,0 +1,1 @@
+"""Participants: one folder a store. They never import each other."""

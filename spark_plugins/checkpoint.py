@@ -1,0 +1,53 @@
+"""Spark's checkpoint folder, read only.
+
+Spark writes ``offsets/N`` before it plans epoch N, calls foreachBatch(N), and writes ``commits/N``
+afterwards. That last file is the decision. Old files are purged (100 are kept by default), so an
+epoch is committed when its number is not above the highest one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from epochal.txn.errors import Refused
+from epochal.txn.files import Files, join
+
+
+class SparkCheckpoint:
+    """Reads ``metadata``, ``offsets/`` and ``commits/``."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self._highest = -1
+
+    def query_id(self) -> str:
+        """The id that Spark gave the query; the same for as long as the checkpoint lives."""
+        path = join(self.path, "metadata")
+        try:
+            found = json.loads(self._files.read(path).split(b"\n")[0])["id"]
+        except FileNotFoundError:
+            raise Refused(f"{self.path} is not the checkpoint of a streaming query: it has no metadata file") from None
+        except (ValueError, KeyError, TypeError):
+            raise Refused(f"{path} is not what Spark writes there; restore it from a copy") from None
+        return str(found)
+
+    def committed(self) -> int:
+        """The highest number in commits/; -1 before the first."""
+        # The next number is nearly always the only new one: one look instead of a listing.
+        if self._highest >= 0 and self._files.length(join(self.path, "commits", str(self._highest))) is not None:
+            while self._files.length(join(self.path, "commits", str(self._highest + 1))) is not None:
+                self._highest += 1
+            return self._highest
+        names = self._files.names(join(self.path, "commits"))
+        self._highest = max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
+        return self._highest
+
+    def offsets(self, epoch: int) -> str | None:
+        """A digest of offsets/N, or None if it is not there."""
+        try:
+            data = self._files.read(join(self.path, "offsets", str(epoch)))
+        except FileNotFoundError:
+            return None
+        return hashlib.sha256(data).hexdigest()

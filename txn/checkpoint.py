@@ -1,0 +1,18 @@
+"""What the protocol reads from Spark's checkpoint. The reader itself is `spark_plugins.checkpoint`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Checkpoint(Protocol):
+    """Spark's own log of a query."""
+
+    def query_id(self) -> str:
+        """The id in ``metadata``."""
+
+    def committed(self) -> int:
+        """The highest number in ``commits/``; -1 before the first. Every epoch up to it is decided."""
+
+    def offsets(self, epoch: int) -> str | None:
+        """A digest of ``offsets/N`` as it is now; None if Spark has purged it."""

@@ -1,0 +1,343 @@
+"""The steps of the protocol, in the order that each of them needs.
+
+One coordinator is one generation on one lineage. It is synchronous and has no threads, no clock
+and no patience: what waits and retries is the `settler`. The numbers in comments are the rules of
+``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Generic, TypeVar
+
+from epochal.txn import failpoints
+from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.errors import BadRows, EpochalError, FencedOut, OffsetsChanged, Refused
+from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.journal import Journal
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
+from epochal.txn.participant import Participant
+from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
+from epochal.txn.records import GenerationStarted, Prepared, staged_to_json
+from epochal.txn.view import View
+
+log = logging.getLogger("epochal")
+
+Rows = TypeVar("Rows")
+RETAIN = 20
+
+
+class Ran(Enum):
+    """What became of a batch."""
+
+    STAGED = "staged"
+    SKIPPED = "skipped"  # it was written before; the caller must still execute the frame
+
+
+class CommitFailed(Exception):
+    """A participant could not commit or abort now. Try again."""
+
+    def __init__(self, sink: str, epoch: int, cause: Exception) -> None:
+        super().__init__(f"sink {sink!r}, epoch {epoch}: {type(cause).__name__}: {cause}")
+        self.sink, self.epoch, self.cause = sink, epoch, cause
+
+
+class Coordinator(Generic[Rows]):
+    """Drives the participants of one query through its epochs."""
+
+    def __init__(
+        self,
+        *,
+        journals: Callable[[int], Journal],
+        checkpoint: Checkpoint,
+        participants: Sequence[Participant[Rows]],
+        eager: bool = False,
+        choices: Choices | None = None,
+        retain: int = RETAIN,
+        version: str = "",
+    ) -> None:
+        self._journals = journals
+        self._checkpoint = checkpoint
+        self._participants: Mapping[str, Participant[Rows]] = {p.name: p for p in participants}
+        self._eager = eager
+        self._choices = choices or Choices()
+        self._retain = retain
+        self._version = version
+        self._incarnation, self._journal = current_journal(journals)
+        self._query = checkpoint.query_id()
+        self._memories: Mapping[str, Memory] = {}
+        self._adopted: Mapping[str, int] = {}
+        self.generation = 0
+        self.epoch = NO_EPOCH
+
+    @property
+    def lineage(self) -> str:
+        return lineage_of(self._query, self._incarnation)
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    def begin(self) -> None:
+        """Check the lineage, claim a generation and clear what dead generations left."""
+        before = self._journal.read()
+        if before.latest is not None and before.latest.query != self._query:
+            raise Refused(
+                f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
+                f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
+            )
+        self._memories = {name: p.open(self.lineage) for name, p in self._participants.items()}
+        evidence = Evidence(
+            lineage=self.lineage,
+            before=before,
+            memories=self._memories,
+            after=self._journal.read(),
+            committed=self._checkpoint.committed(),
+            eager=self._eager,
+        )
+        verdict = judge(evidence, self._choices)
+        if verdict.reincarnate:
+            self._reincarnate()
+            return
+        adopted: dict[str, Json] = dict(verdict.adopted)
+        self._adopted = verdict.adopted
+        started = self._journal.claim(lambda view, number: self._start(number, verdict.base, adopted))
+        self.generation = started.generation
+        for name, participant in self._participants.items():
+            if not self._memories[name].enrolled:
+                failpoints.hit("before-enrol")
+                participant.enrol(self.lineage, adopts=verdict.adopts.get(name))
+                failpoints.hit("after-enrol")
+        self._journal.sweep()
+        self.clear()
+        log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
+
+    def run(self, epoch: int, rows: Rows) -> Ran:
+        """Stage an epoch and record PREPARED (rule 1). All epochs before it must be settled or held."""
+        self.epoch = epoch
+        view = self._journal.read()
+        self.check_fence(view)
+        offsets = self._checkpoint.offsets(epoch)
+        if offsets is None:
+            raise Refused(f"epoch {epoch}: offsets/{epoch} is not in the checkpoint; is another program cleaning it?")
+        if view.is_decided(epoch):
+            self._check_replay(view, epoch, offsets)
+            return Ran.SKIPPED
+        attempt = Attempt(self.lineage, epoch, self.generation)
+        staged = self._stage(attempt, rows, offsets)
+        parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
+        record = Prepared(epoch, self.generation, offsets, parts, self._journal.now())
+        if not self._journal.prepare(record):
+            self._drop(attempt, staged)
+            raise self._fenced("its attempt was sealed")
+        self.check_fence(self._journal.read())
+        if self._eager:
+            self._journal.decide(epoch, self.generation)
+        return Ran.STAGED if staged or not self._participants else Ran.SKIPPED
+
+    def settle(self) -> None:
+        """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store is away."""
+        while True:
+            view = self._journal.read()
+            committed = self._checkpoint.committed()
+            step = next_step(view, committed, self._offsets_of_open(view, committed))
+            if step is None:
+                return
+            if isinstance(step, Decide):
+                # Rule 3: create-if-absent. Whoever was first, the next read tells.
+                self._journal.decide(step.epoch, step.generation)
+            else:
+                self._finish(view, step)
+
+    def pending_below(self, epoch: int) -> int:
+        """How many earlier epochs are decided and not done."""
+        view = self._journal.read()
+        return sum(1 for e in held(view, self._checkpoint.committed()) if e < epoch)
+
+    def check_fence(self, view: View) -> None:
+        """Stop if a newer generation has started, or the journal was closed (rule 4 of the promise)."""
+        if view.generation > self.generation:
+            raise self._fenced(f"generation {view.generation} has taken over")
+        if view.latest is not None and view.latest.closed:
+            raise self._fenced("the stream goes on as a new one")
+
+    def clear(self) -> list[Attempt]:
+        """Remove what the rules allow of older attempts (rules 5 and 6). Returns what was removed."""
+        return clear(
+            self._journal,
+            self._participants.values(),
+            self.lineage,
+            newest=self.generation,
+            by=self.generation,
+        )
+
+    def _start(self, number: int, base: int, adopted: dict[str, Json]) -> GenerationStarted:
+        return GenerationStarted(
+            generation=number,
+            query=self._query,
+            base=base,
+            incarnation=self._incarnation,
+            commit="eager" if self._eager else "checkpoint",
+            sinks={name: p.describe() for name, p in self._participants.items()},
+            adopted=adopted,
+            driver={"host": platform.node(), "pid": os.getpid(), "epochal": self._version},
+            at=self._journal.now(),
+        )
+
+    def _reincarnate(self) -> None:
+        """Close this journal, which fences whoever uses it, and start again in the next one."""
+        self.settle()
+
+        def close(view: View, number: int) -> GenerationStarted:
+            return replace(self._start(number, view.base, {}), closed=True)
+
+        self._journal.claim(close)
+        for participant in self._participants.values():
+            for attempt in participant.leftovers(self.lineage):
+                participant.abort(attempt, None)
+        self._incarnation, self._journal = current_journal(self._journals)
+        self.begin()
+
+    def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
+        staged: dict[str, Staged] = {}
+        try:
+            for name, participant in self._participants.items():
+                if self._was_adopted(name, attempt.epoch, offsets):
+                    continue
+                failpoints.hit("before-stage")
+                staged[name] = participant.stage(attempt, rows, offsets=offsets)
+                failpoints.hit("after-stage")
+            if len({part.rows for part in staged.values()}) > 1:
+                counts = ", ".join(f"{name} {part.rows}" for name, part in staged.items())
+                raise BadRows(
+                    f"epoch {attempt.epoch}: the sinks got different numbers of rows ({counts}). The frame gives other "
+                    "rows each time it runs (rand(), a changing table): make it deterministic or write it to one sink"
+                )
+        except BaseException:
+            self._drop(attempt, staged)
+            raise
+        return staged
+
+    def _drop(self, attempt: Attempt, staged: Mapping[str, Staged]) -> None:
+        """Remove our own attempt, which has no PREPARED record and cannot get one any more."""
+        for name, participant in self._participants.items():
+            try:
+                part = staged.get(name)
+                participant.abort(attempt, part.handle if part else None)
+            except Exception as fault:  # the first error matters; the next start sweeps this
+                log.warning("staged data left for the next start", extra={"sink": name, "error": repr(fault)})
+
+    def _finish(self, view: View, step: Finish) -> None:
+        for name, handle in step.handles.items():
+            self._commit(name, Attempt(self.lineage, step.epoch, step.generation), handle)
+        # Rule 5: only now is it certain that no other attempt can become the epoch.
+        for generation, handles in step.losers:
+            for name, participant in self._participants.items():
+                self._abort(participant, Attempt(self.lineage, step.epoch, generation), handles.get(name))
+        self._journal.finish(step.epoch, step.generation)
+        if self._retain:
+            self._journal.compact(view, retain=self._retain)
+
+    def _commit(self, name: str, attempt: Attempt, handle: Handle) -> None:
+        participant = self._participants.get(name)
+        if participant is None:
+            raise Refused(
+                f"epoch {attempt.epoch} is decided and waits for sink {name!r}, which this writer does not have. "
+                "Add it again, or finish the epoch with `epochal recover CHECKPOINT`"
+            )
+        failpoints.hit("before-commit")
+        try:
+            outcome = participant.commit(attempt, handle)
+        except EpochalError:
+            raise
+        except Exception as fault:
+            raise CommitFailed(name, attempt.epoch, fault) from fault
+        failpoints.hit("after-commit")
+        log.info("epoch committed", extra={"epoch": attempt.epoch, "sink": name, "outcome": outcome.value})
+
+    def _abort(self, participant: Participant[Rows], attempt: Attempt, handle: Handle | None) -> None:
+        try:
+            remove(participant, attempt, handle)
+        except EpochalError:
+            raise
+        except Exception as fault:
+            raise CommitFailed(participant.name, attempt.epoch, fault) from fault
+
+    def _offsets_of_open(self, view: View, committed: int) -> str | None:
+        epoch = lowest_open(view)
+        wanted = epoch <= committed and epoch not in view.decided
+        return self._checkpoint.offsets(epoch) if wanted else None
+
+    def _was_adopted(self, name: str, epoch: int, offsets: str) -> bool:
+        """Whether the sink holds this epoch from before the checkpoint was rewound."""
+        if epoch > self._adopted.get(name, NO_EPOCH):
+            return False
+        recorded = self._memories[name].recent.get(epoch)
+        if recorded != offsets:
+            raise OffsetsChanged(
+                f"sink {name!r} holds epoch {epoch} with other source offsets than it comes back with; writing it "
+                "would double some rows and skipping it would lose some. Nothing was written. Start with "
+                "new= instead of adopt=, or restore the checkpoint that wrote it"
+            )
+        return True
+
+    def _check_replay(self, view: View, epoch: int, offsets: str) -> None:
+        winner = view.winner(epoch)
+        if winner is None or winner.offsets != offsets:
+            raise OffsetsChanged(
+                f"epoch {epoch} was written before, {'long ago' if winner is None else 'with other source offsets'}; "
+                "the checkpoint was changed by hand or restored from a copy. Nothing was written. Put back the "
+                "checkpoint that belongs to the journal, or use a new checkpoint and choose what the sinks should do"
+            )
+
+    def _fenced(self, why: str) -> FencedOut:
+        return FencedOut(
+            f"epoch {self.epoch}: generation {self.generation} was superseded: {why}; another driver runs this query, "
+            "so this one stops"
+        )
+
+
+def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:
+    """The incarnation that is not closed, and its journal."""
+    incarnation = 1
+    while True:
+        journal = journals(incarnation)
+        latest = journal.read().latest
+        if latest is None or not latest.closed:
+            return incarnation, journal
+        incarnation += 1
+
+
+def remove(participant: Participant[Rows], attempt: Attempt, handle: Handle | None) -> None:
+    """Abort one attempt in one sink."""
+    failpoints.hit("before-abort")
+    participant.abort(attempt, handle)
+    failpoints.hit("after-abort")
+
+
+def clear(
+    journal: Journal,
+    participants: Iterable[Participant[Rows]],
+    lineage: str,
+    *,
+    newest: int,
+    by: int,
+) -> list[Attempt]:
+    """Remove the staged data that the rules allow; seal before delete."""
+    removed = []
+    for participant in participants:
+        for attempt in participant.leftovers(lineage):
+            verdict = sweep(journal.read(), attempt, newest=newest)
+            if verdict is Sweep.SEAL_THEN_REMOVE:
+                journal.seal(attempt.epoch, attempt.generation, by=by)
+                # Whoever was first has the name: look again instead of trusting the answer.
+                verdict = sweep(journal.read(), attempt, newest=newest)
+            if verdict is Sweep.REMOVE:
+                remove(participant, attempt, None)
+                removed.append(attempt)
+    return removed

@@ -1,0 +1,82 @@
+"""What can go wrong, and what to do about it.
+
+The class says what to do, the message what happened and what follows::
+
+    EpochalError
+    ├── OptionError            fix the options; nothing was written
+    ├── Refused                choose: the message spells out what can be done
+    │   ├── ForeignTarget      another stream wrote the target
+    │   ├── Rewound            checkpoint and store disagree about the last epoch
+    │   ├── JournalLost        an epoch was checkpointed that the journal does not know
+    │   ├── OffsetsChanged     an epoch came back with other source offsets
+    │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
+    ├── FencedOut              stop: another driver has taken over
+    ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
+    ├── DataLost               staged data of a decided epoch is gone: look before going on
+    ├── BadRows                rows that the sink cannot hold; nothing of the epoch was written
+    └── NotSettled             a store stayed away; the epoch is safe and will be committed later
+
+Whatever else a participant raises while it commits (a refused connection, a full disk) is taken
+as "the store is away" and is tried again; these are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class EpochalError(Exception):
+    """The root of everything that epochal raises on purpose."""
+
+
+class OptionError(EpochalError, ValueError):
+    """Options that cannot work, all of them in one message."""
+
+    def __init__(self, what: str, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        lines = "".join(f"\n  - {fault}" for fault in faults)
+        super().__init__(f"{what}: {len(faults)} fault{'s' if len(faults) != 1 else ''}{lines}")
+
+
+class Refused(EpochalError):
+    """Going on would lose or double rows; nothing was written."""
+
+
+class ForeignTarget(Refused):
+    """The target holds epochs of another stream."""
+
+
+class Rewound(Refused):
+    """The checkpoint, the journal and the store disagree about which epoch was last."""
+
+
+class JournalLost(Refused):
+    """Spark has checkpointed an epoch of which the journal has no record."""
+
+
+class OffsetsChanged(Refused):
+    """An epoch that was written came back with other source offsets."""
+
+
+class UnsupportedQuery(Refused):
+    """The query does not keep the order that the protocol stands on."""
+
+
+class FencedOut(EpochalError):
+    """A newer generation runs this query; this one stops."""
+
+
+class JournalCorrupt(EpochalError):
+    """A journal record cannot be trusted."""
+
+
+class DataLost(EpochalError):
+    """What was staged for a decided epoch is neither staged nor published."""
+
+
+class BadRows(EpochalError, ValueError):
+    """Rows that the sink cannot hold."""
+
+
+class NotSettled(EpochalError):
+    """A decided epoch waits for a store that does not answer."""

@@ -1,0 +1,221 @@
+"""The few file operations that the protocol stands on, and their local implementation.
+
+Each is atomic on the file systems that are supported: `create` and `rename` have exactly one
+winner, whoever else tries at the same time. On Hadoop file systems the JVM's FileContext does it
+(`epochal.sinks.hadoop`); on local disks only `os.link` does: Hadoop's local rename has let two
+racers win.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+TEMPORARY = ".epochal-tmp-"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder."""
+
+    name: str
+    length: int
+    is_folder: bool
+
+
+class Files(Protocol):
+    """File operations on one file system. Paths are strings in the file system's own spelling."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make a file with this content unless the name is taken; True for the one that made it."""
+
+    def read(self, path: str) -> bytes:
+        """A file's content; FileNotFoundError if there is none."""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted; none if there is no such folder."""
+
+    def list(self, path: str) -> list[Entry]:
+        """What is in a folder, by name; nothing if there is no such folder."""
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        """Every file below a folder, its name relative to the folder, in order of name."""
+
+    def length(self, path: str) -> int | None:
+        """A file's length, or None if there is no such file."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file to a name that is free; FileExistsError or FileNotFoundError otherwise."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it; no error if it is there."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file or a whole folder; no error if it is gone."""
+
+    def sync(self, path: str) -> None:
+        """Bring a file that another process wrote to stable storage."""
+
+
+def join(folder: str, *names: str) -> str:
+    """A path below a folder.
+
+    >>> join("hdfs://host/data/", "a", "b")
+    'hdfs://host/data/a/b'
+    """
+    return "/".join([folder.rstrip("/") or "", *names])
+
+
+def is_local(path: str) -> bool:
+    """Whether a path or URI names the local file system.
+
+    >>> is_local("/data"), is_local("file:/data"), is_local("hdfs://host/data")
+    (True, True, False)
+    """
+    return urlsplit(path).scheme in ("", "file")
+
+
+def local_path(path: str) -> str:
+    """The plain absolute path of a local path or file: URI.
+
+    >>> local_path("file:///data/a%20b")
+    '/data/a b'
+    """
+    if path.startswith("file:"):
+        return unquote(urlsplit(path).path)
+    return os.path.abspath(path)
+
+
+class LocalFiles:
+    """Local disks. Everything that must survive a power cut is synced before it gets its name.
+
+    Without `sync` it survives the death of any process, but not of the machine.
+    """
+
+    def __init__(self, *, sync: bool = True) -> None:
+        self._sync = sync
+
+    def create(self, path: str, data: bytes) -> bool:
+        folder, name = os.path.split(path)
+        for _ in range(3):
+            if os.path.lexists(path):
+                return False
+            temporary = os.path.join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+            os.makedirs(folder, exist_ok=True)
+            descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            try:
+                _write_all(descriptor, data)
+                if self._sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                os.unlink(temporary)
+                return False
+            except FileNotFoundError:
+                continue  # a newer start swept our temporary file: try once more
+            _unlink(temporary)
+            if self._sync:
+                _sync_folder(folder)
+            return True
+        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+    def list(self, path: str) -> list[Entry]:
+        try:
+            with os.scandir(path) as entries:
+                return sorted((_entry(e) for e in entries), key=lambda e: e.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        for entry in self.list(path):
+            if entry.is_folder:
+                for below in self.walk(os.path.join(path, entry.name)):
+                    yield Entry(f"{entry.name}/{below.name}", below.length, False)
+            else:
+                yield entry
+
+    def length(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            # Linked but not yet unlinked: what a crash between the two leaves behind.
+            if not (os.path.exists(source) and os.path.samefile(source, target)):
+                raise
+        _unlink(source)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def delete(self, path: str) -> None:
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            # Somebody else is removing the same tree. What remains is theirs or the next sweep's.
+            if os.path.isdir(path):
+                self.delete(path)
+
+    def sync(self, path: str) -> None:
+        if not self._sync:
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _entry(entry: os.DirEntry[str]) -> Entry:
+    if entry.is_dir(follow_symlinks=False):
+        return Entry(entry.name, 0, True)
+    try:
+        return Entry(entry.name, entry.stat().st_size, False)
+    except FileNotFoundError:
+        return Entry(entry.name, 0, False)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # another process finished the same step
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,53 @@
+"""What a store must be able to do to take part.
+
+A participant that passes `epochal.testing.contract` can join any writer. It becomes known to the
+command line (`recover`, `gc`) through an entry point of the group ``epochal.participants`` whose
+object rebuilds it from what `describe` returned.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+
+Rows = TypeVar("Rows", contravariant=True)
+
+
+class Participant(Protocol[Rows]):
+    """A store that can hide an epoch's rows until told to show them.
+
+    Any call may be repeated after a crash and may run in two processes at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in the writer, unique there."""
+
+    def describe(self) -> dict[str, Json]:
+        """What a new process needs to commit and abort: ``type`` and settings, never a secret."""
+
+    def open(self, lineage: str) -> Memory:
+        """What the store remembers. Writes nothing; refuses what can never work."""
+
+    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+        """Remember durably that this lineage writes here, and whose place it takes."""
+
+    def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
+        """Make the rows durable but invisible, and sure that no row can make commit fail.
+
+        `offsets` is the digest of the epoch's source offsets, to be remembered with the epoch.
+        """
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        """Make the epoch's rows visible.
+
+        A repeat changes nothing and says ALREADY_COMMITTED. Raises DataLost when what was staged
+        is neither staged nor visible; any other exception means "try again".
+        """
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        """Remove what an attempt staged, whole or in part. Never touches a row that is visible."""
+
+    def leftovers(self, lineage: str) -> list[Attempt]:
+        """The attempts of which anything staged is still there."""

@@ -1,0 +1,202 @@
+"""The journal's records and how they are spelled on disk.
+
+A record is one small immutable file of canonical JSON::
+
+    {"check":"<sha256 of the record's canonical JSON>","record":{"format":1,"kind":"decided",...}}
+
+Canonical means sorted keys, no spaces, ASCII, one newline at the end. A file that is not byte for
+byte what its record would be written as is torn or foreign, and so is one whose name does not
+belong to its content: both are errors that name the file, never skipped.
+
+===================================  ================================================================
+name                                 record
+===================================  ================================================================
+``g000003.json``                     generation 3 started: who, where, sinks, first epoch
+``e000000000042.g000003.json``       attempt of generation 3 at epoch 42: `prepared`, or the `seal`
+``e000000000042.decided.json``       which generation won epoch 42
+``e000000000042.done.json``          epoch 42 is visible in every sink
+``s000000000040.json``               snapshot: every epoch up to 40 is done and folded away
+===================================  ================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+from epochal.txn.errors import JournalCorrupt
+from epochal.txn.model import Json, Staged
+
+FORMAT = 1
+_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|s\d{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStarted:
+    """A start of the coordinator. Carries everything that later starts must know of earlier ones."""
+
+    kind: ClassVar[str] = "generation"
+    generation: int
+    query: str  # the query id in the checkpoint's metadata
+    base: int  # the first epoch that this journal answers for
+    incarnation: int = 1  # which journal of the query this is
+    commit: str = "checkpoint"
+    sinks: dict[str, Json] = field(default_factory=dict)  # descriptions, without secrets
+    adopted: dict[str, Json] = field(default_factory=dict)  # sink -> last epoch taken as written
+    driver: dict[str, Json] = field(default_factory=dict)  # host, pid and version, for people
+    closed: bool = False  # the user chose `new`: the next incarnation has a journal of its own
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"g{self.generation:06d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Every participant has staged the epoch, durably and invisibly."""
+
+    kind: ClassVar[str] = "prepared"
+    epoch: int
+    generation: int
+    offsets: str  # digest of offsets/N as this generation planned it
+    sinks: dict[str, Json]  # sink -> {handle, rows}
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return attempt_name(self.epoch, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Takes the place of an older generation's PREPARED, so that it can never be recorded."""
+
+    kind: ClassVar[str] = "seal"
+    epoch: int
+    generation: int
+    by: int
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return attempt_name(self.epoch, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The generation whose staged data become epoch N. Created once, read by all."""
+
+    kind: ClassVar[str] = "decided"
+    epoch: int
+    generation: int
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"e{self.epoch:012d}.decided.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Every sink shows the epoch and nothing of other attempts is left."""
+
+    kind: ClassVar[str] = "done"
+    epoch: int
+    generation: int
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"e{self.epoch:012d}.done.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Every epoch up to `through` is done; their records may be gone."""
+
+    kind: ClassVar[str] = "snapshot"
+    through: int
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"s{self.through:012d}.json"
+
+
+Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Snapshot
+_KINDS: dict[str, type[Record]] = {k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Snapshot)}
+
+
+def attempt_name(epoch: int, generation: int) -> str:
+    """The name that PREPARED and the seal of one attempt compete for."""
+    return f"e{epoch:012d}.g{generation:06d}.json"
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a file of the journal is named as a record is."""
+    return name.endswith(".json") and _NAME.fullmatch(name.removesuffix(".json")) is not None
+
+
+def epoch_of_name(name: str) -> int | None:
+    """The epoch that a record's name belongs to; None for generations and snapshots."""
+    return int(name[1:13]) if name.startswith("e") else None
+
+
+def canonical(value: Json) -> bytes:
+    """The one spelling of a JSON value.
+
+    >>> canonical({"b": 1, "a": [True, None]})
+    b'{"a":[true,null],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def encode(record: Record) -> bytes:
+    """A record as it stands on disk."""
+    fields: dict[str, Json] = {name: getattr(record, name) for name in record.__dataclass_fields__ if name != "kind"}
+    return _spell({"format": FORMAT, "kind": record.kind, **fields})
+
+
+def decode(path: str, name: str, data: bytes) -> Record:
+    """The record in a file, or JournalCorrupt that names the file and says why."""
+    if not is_record_name(name):
+        raise JournalCorrupt(f"{path}: not a file of this journal; move it away or restore the journal from a copy")
+    try:
+        whole = json.loads(data)
+        inner = whole["record"]
+        version = inner["format"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise JournalCorrupt(f"{path}: torn or foreign ({len(data)} bytes); restore it from a copy") from None
+    if _spell(inner) != data:
+        raise JournalCorrupt(f"{path}: its checksum does not match its content; restore it from a copy")
+    if version != FORMAT:
+        raise JournalCorrupt(
+            f"{path}: written in journal format {version}, this epochal reads format {FORMAT}; "
+            "run the newer epochal that wrote it"
+        )
+    record = _build(path, inner)
+    if record.name != name:
+        raise JournalCorrupt(f"{path}: holds the record {record.name}; it was copied or renamed by hand, move it away")
+    return record
+
+
+def _spell(inner: dict[str, Json]) -> bytes:
+    check = hashlib.sha256(canonical(inner)).hexdigest()
+    return canonical({"check": check, "record": inner}) + b"\n"
+
+
+def _build(path: str, inner: dict[str, Json]) -> Record:
+    fields = {key: value for key, value in inner.items() if key not in ("format", "kind")}
+    kind = _KINDS.get(str(inner.get("kind")))
+    if kind is None or set(fields) != set(kind.__dataclass_fields__) - {"kind"}:
+        raise JournalCorrupt(f"{path}: kind {inner.get('kind')!r} with fields {sorted(fields)} is not known here")
+    return kind(**fields)  # type: ignore[arg-type]  # the checksum vouches for what encode wrote
+
+
+def staged_to_json(staged: Staged) -> dict[str, Json]:
+    """A participant's part of a PREPARED record."""
+    return {"handle": staged.handle.to_json(), "rows": staged.rows}

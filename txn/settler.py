@@ -1,0 +1,165 @@
+"""Patience: commits are tried again for as long as it takes, with back-off.
+
+A store that is down holds the stream back and never drops data. The log says which store, since
+when and why: at the first failure, then each time the waiting time has doubled, and once more
+when it is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic
+
+from epochal.txn.coordinator import CommitFailed, Coordinator, Ran, Rows
+from epochal.txn.errors import EpochalError, NotSettled
+
+log = logging.getLogger("epochal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long to wait between tries, in seconds: doubled each time, up to a limit."""
+
+    first: float = 0.1
+    limit: float = 30.0
+
+    def after(self, failures: int) -> float:
+        """The pause after so many failures in a row.
+
+        >>> [Backoff().after(n) for n in (1, 2, 3, 20)]
+        [0.1, 0.2, 0.4, 30.0]
+        """
+        return min(self.limit, self.first * 2.0 ** min(failures - 1, 32))
+
+
+class Settler(Generic[Rows]):
+    """Runs a coordinator from several threads: batches, progress events, stop and exit."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator[Rows],
+        *,
+        max_pending: int = 1,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.coordinator = coordinator
+        self._max_pending = max_pending
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._held_since: float | None = None
+        self.failure: BaseException | None = None  # what ended the background thread
+
+    def start(self) -> None:
+        """Settle in the background whenever `wake` is called."""
+        self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to settle."""
+        self._wake.set()
+
+    def run(self, epoch: int, rows: Rows) -> Ran:
+        """Stage an epoch, once at most `max_pending` epochs would be waiting with it."""
+        self._raise_failure()
+        with self._lock:
+            self._hold(epoch)
+            ran = self.coordinator.run(epoch, rows)
+        return ran
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
+        deadline = None if timeout is None else self._clock() + timeout
+        failures = 0
+        while True:
+            failed = self._try()
+            if failed is None:
+                return
+            failures += 1
+            pause = self._backoff.after(failures)
+            if deadline is not None and self._clock() + pause > deadline:
+                raise NotSettled(
+                    f"{failed}. The epoch is decided and safe: it will be committed at the next start of the query or "
+                    "by `epochal recover CHECKPOINT`"
+                ) from failed
+            if self._stopping.wait(pause) and deadline is None:
+                raise NotSettled(f"stopped while waiting: {failed}") from failed
+
+    def stop(self) -> None:
+        """End every wait; what is decided stays decided."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=30)
+
+    def _hold(self, epoch: int) -> None:
+        """Wait until so few earlier epochs are pending that one more is allowed."""
+        failures = 0
+        while True:
+            failed = self._try()
+            if failed is None or self.coordinator.pending_below(epoch) < self._max_pending:
+                return
+            failures += 1
+            # The lock is released so that stop and the background thread are not kept waiting.
+            self._lock.release()
+            try:
+                if self._stopping.wait(self._backoff.after(failures)):
+                    raise NotSettled(f"stopped while waiting: {failed}") from failed
+            finally:
+                self._lock.acquire()
+
+    def _try(self) -> CommitFailed | OSError | None:
+        """One round of settling; the failure, if it is one that waiting may cure."""
+        with self._lock:
+            try:
+                self.coordinator.settle()
+            except (CommitFailed, OSError) as failed:
+                self._log_held(failed)
+                return failed
+            self._log_resumed()
+            return None
+
+    def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._wake.wait(self._backoff.after(failures) if failures else None)
+            self._wake.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                failures = failures + 1 if self._try() is not None else 0
+            except EpochalError as fault:
+                # Not for waiting. The next batch, or whoever waits for the query, raises it.
+                self.failure = fault
+                log.error("settling stopped", extra={"error": str(fault)})
+                return
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _log_held(self, failed: CommitFailed | OSError) -> None:
+        now = self._clock()
+        first = self._held_since is None
+        since = now if self._held_since is None else self._held_since
+        self._held_since = since
+        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
+        log.log(
+            logging.WARNING if first else logging.INFO,
+            "commit held, the store does not answer: %s",
+            failed,
+            extra=facts,
+        )
+
+    def _log_resumed(self) -> None:
+        if self._held_since is not None:
+            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
+            self._held_since = None

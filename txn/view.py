@@ -1,0 +1,144 @@
+"""The journal folded into what the protocol asks of it. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from epochal.txn.errors import JournalCorrupt
+from epochal.txn.model import NO_EPOCH, Handle, Json, lineage_of
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Seal, Snapshot
+from epochal.txn.states import State, advance
+
+
+@dataclass(frozen=True)
+class View:
+    """What the records of a journal say together."""
+
+    generations: Mapping[int, GenerationStarted]
+    attempts: Mapping[int, Mapping[int, Prepared | Seal]]  # epoch -> generation -> record
+    decided: Mapping[int, int]  # epoch -> winning generation
+    done: frozenset[int]
+    floor: int = NO_EPOCH  # every epoch up to here is done and folded away
+
+    @cached_property
+    def generation(self) -> int:
+        """The highest generation that ever started; 0 before the first."""
+        return max(self.generations, default=0)
+
+    @property
+    def latest(self) -> GenerationStarted | None:
+        """The newest start, which carries what later starts must know."""
+        return self.generations.get(self.generation)
+
+    @property
+    def base(self) -> int:
+        """The first epoch that this journal answers for."""
+        return self.latest.base if self.latest else 0
+
+    @property
+    def lineage(self) -> str | None:
+        return lineage_of(self.latest.query, self.latest.incarnation) if self.latest else None
+
+    @cached_property
+    def done_through(self) -> int:
+        """The last epoch that is done; epochs are done in order."""
+        return max(self.done, default=self.floor)
+
+    def is_over(self, epoch: int) -> bool:
+        """Whether an epoch is done, folded away or before the journal's time."""
+        return epoch <= self.floor or epoch in self.done or epoch < self.base
+
+    def is_decided(self, epoch: int) -> bool:
+        return epoch in self.decided or self.is_over(epoch)
+
+    def waiting(self) -> list[int]:
+        """Epochs with attempts or a decision that are not done, lowest first."""
+        return sorted(e for e in {*self.attempts, *self.decided} if not self.is_over(e))
+
+    def prepared(self, epoch: int) -> dict[int, Prepared]:
+        """The generations that prepared an epoch."""
+        return {g: r for g, r in self.attempts.get(epoch, {}).items() if isinstance(r, Prepared)}
+
+    def winner(self, epoch: int) -> Prepared | None:
+        """The attempt that became the epoch, while its record is kept."""
+        return self.prepared(epoch).get(self.decided.get(epoch, 0))
+
+    def state(self, epoch: int, generation: int) -> State:
+        """Where one attempt stands; an illegal history is JournalCorrupt."""
+        what = f"epoch {epoch}, generation {generation}"
+        record = self.attempts.get(epoch, {}).get(generation)
+        if record is None:
+            return State.STAGING
+        if isinstance(record, Seal):
+            state = advance(State.STAGING, State.SEALED, what=what)
+            if self.decided.get(epoch) == generation:
+                advance(state, State.DECIDED, what=what)
+            return state
+        state = advance(State.STAGING, State.PREPARED, what=what)
+        if epoch not in self.decided:
+            return advance(state, State.LOST, what=what) if self.is_over(epoch) else state
+        if self.decided[epoch] != generation:
+            return advance(state, State.LOST, what=what)
+        state = advance(state, State.DECIDED, what=what)
+        return advance(state, State.DONE, what=what) if epoch in self.done else state
+
+
+def fold(records: Iterable[Record]) -> View:
+    """The view of a set of records, in any order."""
+    generations: dict[int, GenerationStarted] = {}
+    attempts: dict[int, dict[int, Prepared | Seal]] = {}
+    decided: dict[int, int] = {}
+    done: dict[int, int] = {}
+    floor = NO_EPOCH
+    for record in records:
+        match record:
+            case GenerationStarted():
+                generations[record.generation] = record
+            case Prepared() | Seal():
+                attempts.setdefault(record.epoch, {})[record.generation] = record
+            case Decided():
+                decided[record.epoch] = record.generation
+            case Done():
+                done[record.epoch] = record.generation
+            case Snapshot():
+                floor = max(floor, record.through)
+    view = View(generations, attempts, decided, frozenset(done), floor)
+    _check(view, done)
+    return view
+
+
+def _check(view: View, done: Mapping[int, int]) -> None:
+    queries = {g.query for g in view.generations.values()}
+    if len(queries) > 1:
+        raise JournalCorrupt(f"the journal holds records of several queries: {', '.join(sorted(queries))}")
+    for epoch, generation in view.decided.items():
+        if epoch > view.floor:
+            view.state(epoch, generation)
+            if view.winner(epoch) is None:
+                raise JournalCorrupt(
+                    f"epoch {epoch} was decided for generation {generation}, whose PREPARED record is missing; "
+                    "restore the journal from a copy"
+                )
+    for epoch, generation in done.items():
+        if epoch > view.floor and view.decided.get(epoch) != generation:
+            raise JournalCorrupt(f"epoch {epoch} is done but was not decided for generation {generation}")
+
+
+def handles(record: Prepared) -> dict[str, Handle]:
+    """The handles of a PREPARED record by sink."""
+    found = {}
+    for sink, part in record.sinks.items():
+        found[sink] = Handle.from_json(part["handle"] if isinstance(part, dict) else None)
+    return found
+
+
+def rows(record: Prepared) -> dict[str, int]:
+    """The row counts of a PREPARED record by sink."""
+    return {sink: _count(part) for sink, part in record.sinks.items()}
+
+
+def _count(part: Json) -> int:
+    value = part.get("rows") if isinstance(part, dict) else None
+    return value if isinstance(value, int) else 0
