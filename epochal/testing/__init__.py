@@ -1,7 +1,8 @@
 """What tests of the protocol and of participants are made of. Standard library only.
 
 `DirectoryParticipant` is the smallest honest participant, `StandInQuery` keeps Spark's order of
-checkpoint files without Spark, `contract` is the suite that any participant must pass.
+checkpoint files without Spark, `contract` is the suite that any participant must pass, `processes` runs
+calls at the same time.
 """
 
 from epochal.testing.directory import DirectoryParticipant

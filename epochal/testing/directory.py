@@ -3,23 +3,26 @@
 Published names carry the generation, so that an epoch committed from two attempts shows as two
 files: this participant hides no mistake of the protocol. Layout::
 
-    target/000000000042.000003            published: one JSON value a line
+    target/000000000042.000003.LINEAGE           published: one JSON value a line
     target/_staged/LINEAGE/000000000042.000003
-    target/_lineages/LINEAGE.json         enrolled
+    target/_lineages/LINEAGE.json                enrolled
+
+The first line of a file says which lineage wrote it and from which source offsets.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost
+from epochal.txn.errors import DataLost, OptionError, Refused
 from epochal.txn.files import TEMPORARY, Files, LocalFiles, join
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
 
 HANDLE_VERSION = 1
+KEY_LENGTH = len(Attempt("", 0, 0).key)
 
 
 class DirectoryParticipant:
@@ -41,19 +44,19 @@ class DirectoryParticipant:
         recent: dict[int, str] = {}
         others: dict[str, int] = {}
         enrolled, adopted_by = False, None
-        for entry in self._files.list(join(self._path, "_lineages")):
-            if entry.name.startswith(TEMPORARY):
+        for name in self._files.names(join(self._path, "_lineages")):
+            if name.startswith(TEMPORARY):
                 continue
-            record = json.loads(self._files.read(join(self._path, "_lineages", entry.name)))
+            record = json.loads(self._files.read(join(self._path, "_lineages", name)))
             if record["lineage"] == lineage:
                 enrolled = True
             else:
                 others[record["lineage"]] = NO_EPOCH
                 if record["adopts"] == lineage:
                     adopted_by = record["lineage"]
-        for entry in self._published():
-            head = json.loads(self._files.read(join(self._path, entry)).split(b"\n", 1)[0])
-            epoch = int(entry.split(".")[0])
+        for name in self._published():
+            head = json.loads(self._files.read(join(self._path, name)).split(b"\n", 1)[0])
+            epoch = int(name.split(".")[0])
             if head["lineage"] == lineage:
                 recent[epoch] = head["offsets"]
             else:
@@ -62,7 +65,7 @@ class DirectoryParticipant:
         return Memory(self._path, enrolled, last, recent, others, adopted_by)
 
     def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        path = join(self._path, "_lineages", f"{quote(lineage, safe='')}.json")
+        path = join(self._path, "_lineages", f"{_quoted(lineage)}.json")
         self._files.create(path, json.dumps({"lineage": lineage, "adopts": adopts}).encode())
 
     def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
@@ -74,29 +77,36 @@ class DirectoryParticipant:
         return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(rows))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
-        target = join(self._path, attempt.key)
+        if handle.version != HANDLE_VERSION:
+            raise Refused(
+                f"epoch {attempt.epoch}: {self._path} has it staged with a handle of version {handle.version}, this "
+                f"epochal knows version {HANDLE_VERSION}. Nothing was changed; run the epochal that staged it"
+            )
+        target = join(self._path, f"{attempt.key}.{_quoted(attempt.lineage)}")
         if self._files.length(target) == handle.body["bytes"]:
             self._files.delete(self._staged(attempt))
             return Outcome.ALREADY_COMMITTED
         failpoints.hit("before-rename")
         try:
             self._files.rename(self._staged(attempt), target)
-        except FileNotFoundError:
-            if self._files.length(target) != handle.body["bytes"]:
-                raise DataLost(f"{target}: neither staged nor published with {handle.body['bytes']} bytes") from None
+        except (FileExistsError, FileNotFoundError) as fault:
+            # Another process may have committed the same handle since we looked.
+            if self._files.length(target) == handle.body["bytes"]:
+                return Outcome.ALREADY_COMMITTED
+            if isinstance(fault, FileExistsError):
+                raise
+            raise DataLost(f"{target}: neither staged nor published with {handle.body['bytes']} bytes") from None
         failpoints.hit("after-rename")
         return Outcome.COMMITTED
 
-    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the name says it all
         self._files.delete(self._staged(attempt))
 
     def leftovers(self, lineage: str) -> list[Attempt]:
-        folder = join(self._path, "_staged", quote(lineage, safe=""))
-        entries = self._files.list(folder)
-        for entry in entries:
-            if entry.name.startswith(TEMPORARY):
-                self._files.delete(join(folder, entry.name))
-        found = (Attempt.from_key(lineage, entry.name) for entry in entries)
+        self._sweep(join(self._path, "_lineages"))
+        folder = join(self._path, "_staged", _quoted(lineage))
+        self._sweep(folder)
+        found = (Attempt.from_key(lineage, name) for name in self._files.names(folder))
         return [attempt for attempt in found if attempt is not None]
 
     def rows(self) -> list[Json]:
@@ -112,12 +122,25 @@ class DirectoryParticipant:
         return [int(name.split(".")[0]) for name in self._published()]
 
     def _published(self) -> list[str]:
-        return [e.name for e in self._files.list(self._path) if Attempt.from_key("", e.name)]
+        return [name for name in self._files.names(self._path) if Attempt.from_key("", name[:KEY_LENGTH])]
 
     def _staged(self, attempt: Attempt) -> str:
-        return join(self._path, "_staged", quote(attempt.lineage, safe=""), attempt.key)
+        return join(self._path, "_staged", _quoted(attempt.lineage), attempt.key)
+
+    def _sweep(self, folder: str) -> None:
+        """Remove the temporary files of writers that died; a live one makes its file again."""
+        for name in self._files.names(folder):
+            if name.startswith(TEMPORARY):
+                self._files.delete(join(folder, name))
 
 
-def lineages(files: Files, path: str) -> list[str]:
-    """The lineages that have a staging area in a folder."""
-    return [unquote(e.name) for e in files.list(join(path, "_staged"))]
+def from_description(description: dict[str, Json]) -> DirectoryParticipant:
+    """The participant that `describe` described."""
+    target, name = description.get("target"), description.get("name")
+    if not (isinstance(target, str) and isinstance(name, str)):
+        raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
+    return DirectoryParticipant(target, name=name)
+
+
+def _quoted(lineage: str) -> str:
+    return quote(lineage, safe="")

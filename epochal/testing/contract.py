@@ -1,0 +1,414 @@
+"""The suite that any participant must pass.
+
+Derive from `ParticipantContract`, say how to make the participant, how to make rows and how to
+read what everybody can see, and let pytest collect the class::
+
+    class TestMyStore(ParticipantContract[list[MyRow]]):
+        @pytest.fixture(autouse=True)
+        def _empty_store(self, tmp_path: Path) -> None:
+            self.path = tmp_path / "store"
+
+        def participant(self) -> MyStore:
+            return MyStore(self.path)
+
+        def rows(self, numbers: Sequence[int]) -> list[MyRow]:
+            return [MyRow(id=number) for number in numbers]
+
+        def visible(self) -> list[int]:
+            return [row.id for row in read_as_anybody_would(self.path)]
+
+Each test starts with an empty store. Rows are known by their numbers, so that a row which is lost
+is told from one which is doubled. The tests are plain asserts; for pytest's fuller messages put
+``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from epochal.testing.processes import Answer, in_threads
+from epochal.txn.errors import DataLost, EpochalError
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome
+from epochal.txn.participant import Participant
+
+Rows = TypeVar("Rows")
+
+OURS = "7a1f1c9e-0000-4000-8000-000000000001"
+OURS_AGAIN = OURS + "~2"  # the same query after the user chose `new`
+THEIRS = "c0ffee00-0000-4000-8000-000000000002"
+FIRST = Attempt(OURS, 0, 1)
+SECOND = Attempt(OURS, 1, 1)
+
+
+class ParticipantContract(Generic[Rows]):
+    """What the protocol relies on, one claim a test."""
+
+    rounds = 10  # how often a race is run
+
+    # What a subclass provides.
+
+    def participant(self) -> Participant[Rows]:
+        """A new object on the same store at each call, as a new process would make it."""
+        raise NotImplementedError
+
+    def rows(self, numbers: Sequence[int]) -> Rows:
+        """Rows that carry these numbers."""
+        raise NotImplementedError
+
+    def visible(self) -> list[int]:
+        """The numbers of all rows that any reader of the store can see, in any order."""
+        raise NotImplementedError
+
+    # What a subclass may replace.
+
+    def rebuilt(self, description: dict[str, Json]) -> Participant[Rows]:  # noqa: ARG002  # for subclasses
+        """The participant as the command line makes it: from what `describe` returned and JSON has carried."""
+        return self.participant()
+
+    def lose_staged(self, attempt: Attempt, handle: Handle) -> None:
+        """Remove what an attempt staged behind the participant's back."""
+        self.participant().abort(attempt, handle)
+
+    def at_once(self, calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception]:
+        """Run calls at the same time; `in_processes` where the store's client survives a fork."""
+        return in_threads(calls)
+
+    # Staging and committing.
+
+    def test_staged_rows_are_invisible(self) -> None:
+        self._stage(FIRST, [1, 2, 3])
+
+        assert self.visible() == []
+
+    def test_stage_counts_its_rows(self) -> None:
+        staged = self._enrolled().stage(FIRST, self.rows([1, 2, 3]), offsets=_offsets(FIRST))
+
+        assert staged.rows == 3
+
+    def test_commit_shows_the_rows(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+
+        assert self.participant().commit(FIRST, handle) is Outcome.COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_commit_repeated_shows_the_rows_once_and_says_so(self) -> None:
+        handle = self._commit(FIRST, [1, 2, 3])
+
+        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_commit_of_an_earlier_epoch_repeated_after_a_later_one_changes_nothing(self) -> None:
+        handle = self._commit(FIRST, [1, 2])
+        self._commit(SECOND, [3])
+
+        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+        assert self._memory().last == SECOND.epoch
+
+    def test_a_new_process_commits_with_the_description_and_the_handle_as_json(self) -> None:
+        handle = _through_json(self._stage(FIRST, [1, 2, 3]))
+        description = json.loads(json.dumps(self.participant().describe()))
+
+        assert self.rebuilt(description).commit(FIRST, handle) is Outcome.COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_epochs_add_up(self) -> None:
+        self._commit(FIRST, [1, 2])
+        self._commit(SECOND, [3])
+
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_two_epochs_may_be_staged_before_either_is_committed(self) -> None:
+        first, second = self._stage(FIRST, [1, 2]), self._stage(SECOND, [3])
+        self.participant().commit(FIRST, first)
+        seen_between = sorted(self.visible())
+        self.participant().commit(SECOND, second)
+
+        assert seen_between == [1, 2]
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_an_empty_epoch_commits_and_is_remembered(self) -> None:
+        staged = self._enrolled().stage(FIRST, self.rows([]), offsets=_offsets(FIRST))
+        outcome = self.participant().commit(FIRST, _through_json(staged.handle))
+
+        assert (staged.rows, outcome) == (0, Outcome.COMMITTED)
+        assert self.participant().commit(FIRST, staged.handle) is Outcome.ALREADY_COMMITTED
+        assert self.visible() == []
+        assert self._memory().last == FIRST.epoch, "the guard would take the target for an older copy"
+
+    def test_an_empty_epoch_between_others_hides_nothing(self) -> None:
+        self._commit(FIRST, [1])
+        self._commit(SECOND, [])
+        self._commit(Attempt(OURS, 2, 1), [2])
+
+        assert sorted(self.visible()) == [1, 2]
+
+    def test_staged_data_that_is_lost_is_an_error_and_not_a_commit(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+        self.lose_staged(FIRST, handle)
+
+        fault = _raised(lambda: self.participant().commit(FIRST, handle))
+        assert isinstance(fault, DataLost), repr(fault)
+        assert self.visible() == []
+
+    def test_a_handle_of_an_unknown_version_is_refused_and_its_data_kept(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+        newer = Handle(handle.version + 1000, handle.body)
+
+        fault = _raised(lambda: self.participant().commit(FIRST, newer))
+        assert isinstance(fault, EpochalError), f"{fault!r} would be tried again for ever"
+        assert self.visible() == []
+        assert self.participant().commit(FIRST, handle) is Outcome.COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_two_processes_that_commit_the_same_handle_show_the_rows_once(self) -> None:
+        expected: list[int] = []
+        for epoch in range(self.rounds):
+            attempt = Attempt(OURS, epoch, 1)
+            handle = self._stage(attempt, [2 * epoch, 2 * epoch + 1])
+            expected += [2 * epoch, 2 * epoch + 1]
+            answers = self.at_once([partial(self.participant().commit, attempt, handle) for _ in range(2)])
+
+            assert not [a for a in answers if isinstance(a, EpochalError)], answers
+            assert self.participant().commit(attempt, handle) is Outcome.ALREADY_COMMITTED
+            assert sorted(self.visible()) == expected
+
+    # Aborting.
+
+    def test_abort_without_a_handle_removes_an_attempt_that_was_never_prepared(self) -> None:
+        self._stage(FIRST, [1, 2, 3])
+        self.participant().abort(FIRST, None)
+
+        assert self.participant().leftovers(OURS) == []
+        assert self.visible() == []
+
+    def test_abort_with_its_handle_removes_an_attempt(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+        self.participant().abort(FIRST, _through_json(handle))
+
+        assert self.participant().leftovers(OURS) == []
+        assert self.visible() == []
+
+    def test_abort_repeated_is_no_error(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+        for _ in range(2):
+            self.participant().abort(FIRST, handle)
+            self.participant().abort(FIRST, None)
+
+        assert self.participant().leftovers(OURS) == []
+
+    def test_abort_of_what_was_never_staged_is_no_error(self) -> None:
+        self._enrolled().abort(FIRST, None)
+
+        assert self.participant().leftovers(OURS) == []
+
+    def test_abort_after_commit_removes_nothing_visible(self) -> None:
+        handle = self._commit(FIRST, [1, 2, 3])
+        self.participant().abort(FIRST, handle)
+        self.participant().abort(FIRST, None)
+
+        assert sorted(self.visible()) == [1, 2, 3]
+        assert self._memory().last == FIRST.epoch
+
+    def test_an_aborted_epoch_can_be_staged_by_the_next_generation(self) -> None:
+        self._stage(FIRST, [1, 2, 3])
+        self.participant().abort(FIRST, None)
+        self._commit(Attempt(OURS, 0, 2), [1, 2, 3])
+
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_two_processes_that_abort_at_once_meet_no_error(self) -> None:
+        for generation in range(1, self.rounds + 1):
+            attempt = Attempt(OURS, 0, generation)
+            handle = self._stage(attempt, [1, 2])
+            answers = self.at_once([partial(self.participant().abort, attempt, handle) for _ in range(2)])
+
+            assert answers == [None, None]
+            assert self.participant().leftovers(OURS) == []
+
+    # Two attempts at one epoch.
+
+    def test_of_two_attempts_the_older_can_win(self) -> None:
+        self._of_two_attempts(winner=1, loser=2)
+
+    def test_of_two_attempts_the_newer_can_win(self) -> None:
+        self._of_two_attempts(winner=2, loser=1)
+
+    def test_the_loser_can_be_aborted_before_the_winner_commits(self) -> None:
+        self._stage(Attempt(OURS, 0, 1), [1, 2])
+        handle = self._stage(Attempt(OURS, 0, 2), [1, 2])
+        self.participant().abort(Attempt(OURS, 0, 1), None)
+        self.participant().commit(Attempt(OURS, 0, 2), handle)
+
+        assert sorted(self.visible()) == [1, 2]
+
+    # What is left over.
+
+    def test_leftovers_are_the_attempts_that_are_staged(self) -> None:
+        again = Attempt(OURS, 0, 2)
+        for attempt in (FIRST, again, SECOND):
+            self._stage(attempt, [attempt.epoch])
+
+        assert sorted(self.participant().leftovers(OURS)) == sorted([FIRST, again, SECOND])
+
+    def test_leftovers_forget_what_was_committed(self) -> None:
+        handle = self._stage(FIRST, [1, 2, 3])
+        self._stage(SECOND, [4])
+        self.participant().commit(FIRST, handle)
+
+        assert self.participant().leftovers(OURS) == [SECOND]
+
+    def test_leftovers_of_an_unused_store_are_none(self) -> None:
+        assert self.participant().leftovers(OURS) == []
+
+    def test_leftovers_are_those_of_one_lineage(self) -> None:
+        for lineage in (OURS, OURS_AGAIN, THEIRS):
+            self._stage(Attempt(lineage, 0, 1), [1])
+
+        assert self.participant().leftovers(OURS_AGAIN) == [Attempt(OURS_AGAIN, 0, 1)]
+
+    # Several lineages.
+
+    def test_lineages_with_the_same_epoch_and_generation_do_not_meet(self) -> None:
+        ours, again, theirs = (Attempt(lineage, 0, 1) for lineage in (OURS, OURS_AGAIN, THEIRS))
+        handles = {a: self._stage(a, [number]) for number, a in enumerate((ours, again, theirs))}
+        self.participant().abort(again, None)
+        outcomes = [self.participant().commit(a, handles[a]) for a in (ours, theirs)]
+
+        assert outcomes == [Outcome.COMMITTED, Outcome.COMMITTED]
+        assert sorted(self.visible()) == [0, 2]
+
+    # Memory.
+
+    def test_an_unused_store_remembers_nothing(self) -> None:
+        memory = self._memory()
+
+        assert (memory.enrolled, memory.last, dict(memory.recent)) == (False, NO_EPOCH, {})
+        assert (dict(memory.others), memory.adopted_by) == ({}, None)
+
+    def test_opening_enrols_nobody(self) -> None:
+        self._memory(THEIRS)
+        self._memory(OURS)
+
+        assert not self._memory(OURS).enrolled
+        assert dict(self._memory(OURS).others) == {}
+
+    def test_enrolment_is_remembered(self) -> None:
+        self._enrolled()
+
+        assert self._memory().enrolled
+        assert self._memory().last == NO_EPOCH
+
+    def test_enrolment_repeated_is_no_error(self) -> None:
+        self._enrolled()
+        self._commit(FIRST, [1])
+        self._enrolled()
+
+        assert (self._memory().enrolled, self._memory().last) == (True, FIRST.epoch)
+
+    def test_staging_and_aborting_are_not_remembered_as_epochs(self) -> None:
+        self._stage(FIRST, [1])
+        staged = self._memory()
+        self.participant().abort(FIRST, None)
+
+        assert (staged.last, dict(staged.recent)) == (NO_EPOCH, {})
+        assert (self._memory().last, dict(self._memory().recent)) == (NO_EPOCH, {})
+
+    def test_the_last_epoch_and_the_offsets_of_recent_ones_are_remembered(self) -> None:
+        self._commit(FIRST, [1, 2])
+        self._commit(SECOND, [3])
+        memory = self._memory()
+
+        assert memory.last == SECOND.epoch
+        assert memory.recent[FIRST.epoch] == _offsets(FIRST)
+        assert memory.recent[SECOND.epoch] == _offsets(SECOND)
+
+    def test_other_lineages_are_remembered_with_their_last_epochs(self) -> None:
+        self._commit(Attempt(THEIRS, 0, 1), [1])
+        self._commit(Attempt(THEIRS, 1, 1), [2])
+        memory = self._memory()
+
+        assert dict(memory.others) == {THEIRS: 1}
+        assert (memory.enrolled, memory.last) == (False, NO_EPOCH)
+
+    def test_a_lineage_that_has_only_enrolled_is_known_to_others(self) -> None:
+        self.participant().enrol(THEIRS, adopts=None)
+
+        assert dict(self._memory().others) == {THEIRS: NO_EPOCH}
+
+    def test_a_lineage_is_told_who_has_adopted_it(self) -> None:
+        self._commit(FIRST, [1])
+        self.participant().enrol(THEIRS, adopts=OURS)
+
+        assert self._memory(OURS).adopted_by == THEIRS
+        assert self._memory(THEIRS).adopted_by is None
+        assert dict(self._memory(THEIRS).others) == {OURS: FIRST.epoch}
+
+    # Description.
+
+    def test_the_description_is_json_with_type_and_target(self) -> None:
+        description = self.participant().describe()
+
+        assert json.loads(json.dumps(description, allow_nan=False)) == description
+        assert isinstance(description.get("type"), str)
+        assert isinstance(description.get("target"), str)
+
+    def test_the_description_and_the_memory_name_the_same_target(self) -> None:
+        assert self.participant().describe()["target"] == self._enrolled().open(OURS).target
+
+    def test_the_description_rebuilds_the_participant(self) -> None:
+        description = self.participant().describe()
+        rebuilt = self.rebuilt(json.loads(json.dumps(description)))
+
+        assert rebuilt.name == self.participant().name
+        assert rebuilt.describe() == description
+
+    # What the tests are made of.
+
+    def _enrolled(self, lineage: str = OURS) -> Participant[Rows]:
+        participant = self.participant()
+        participant.enrol(lineage, adopts=None)
+        return participant
+
+    def _stage(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
+        staged = self._enrolled(attempt.lineage).stage(attempt, self.rows(numbers), offsets=_offsets(attempt))
+        return staged.handle
+
+    def _commit(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
+        handle = self._stage(attempt, numbers)
+        self.participant().commit(attempt, handle)
+        return handle
+
+    def _memory(self, lineage: str = OURS) -> Memory:
+        return self.participant().open(lineage)
+
+    def _of_two_attempts(self, *, winner: int, loser: int) -> None:
+        handles = {g: self._stage(Attempt(OURS, 0, g), [1, 2, 3]) for g in (1, 2)}
+        outcome = self.participant().commit(Attempt(OURS, 0, winner), handles[winner])
+        self.participant().abort(Attempt(OURS, 0, loser), handles[loser])
+
+        assert outcome is Outcome.COMMITTED
+        assert sorted(self.visible()) == [1, 2, 3]
+        assert self.participant().leftovers(OURS) == []
+        assert self.participant().commit(Attempt(OURS, 0, winner), handles[winner]) is Outcome.ALREADY_COMMITTED
+
+
+def _offsets(attempt: Attempt) -> str:
+    """Offsets as the protocol passes them: a digest, the same for every attempt at an epoch."""
+    return f"{attempt.epoch:064x}"
+
+
+def _through_json(handle: Handle) -> Handle:
+    return Handle.from_json(json.loads(json.dumps(handle.to_json(), allow_nan=False)))
+
+
+def _raised(call: Callable[[], object]) -> Exception | None:
+    try:
+        call()
+    except Exception as fault:  # noqa: BLE001  # the test judges it
+        return fault
+    return None
