@@ -1,1 +1,78 @@
-"""Exactly-once sinks for PySpark Structured Streaming."""
+"""Exactly-once sinks for PySpark Structured Streaming.
+
+Importing this loads neither Spark nor any store: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from epochal._version import __version__
+from epochal.txn.errors import (
+    BadRows,
+    DataLost,
+    EpochalError,
+    FencedOut,
+    ForeignTarget,
+    JournalCorrupt,
+    JournalLost,
+    NotSettled,
+    OffsetsChanged,
+    OptionError,
+    Refused,
+    Rewound,
+    UnsupportedQuery,
+)
+from epochal.txn.participant import Participant
+
+if TYPE_CHECKING:
+    from epochal.sinks.files import PublishedEpoch, RollingFileSink, TimeBucket, published
+    from epochal.spark_plugins.query import EpochQuery
+    from epochal.spark_plugins.session import session
+    from epochal.spark_plugins.writer import EpochWriter
+
+__all__ = [
+    "BadRows",
+    "DataLost",
+    "EpochQuery",
+    "EpochWriter",
+    "EpochalError",
+    "FencedOut",
+    "ForeignTarget",
+    "JournalCorrupt",
+    "JournalLost",
+    "NotSettled",
+    "OffsetsChanged",
+    "OptionError",
+    "Participant",
+    "PublishedEpoch",
+    "Refused",
+    "Rewound",
+    "RollingFileSink",
+    "TimeBucket",
+    "UnsupportedQuery",
+    "__version__",
+    "published",
+    "session",
+]
+
+_HOMES = {
+    "EpochQuery": "epochal.spark_plugins.query",
+    "EpochWriter": "epochal.spark_plugins.writer",
+    "PublishedEpoch": "epochal.sinks.files",
+    "RollingFileSink": "epochal.sinks.files",
+    "TimeBucket": "epochal.sinks.files",
+    "published": "epochal.sinks.files",
+    "session": "epochal.spark_plugins.session",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'epochal' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

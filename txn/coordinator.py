@@ -72,6 +72,7 @@ class Coordinator(Generic[Rows]):
         self._query = checkpoint.query_id()
         self._memories: Mapping[str, Memory] = {}
         self._adopted: Mapping[str, int] = {}
+        self._adopts: Mapping[str, str] = {}
         self.generation = 0
         self.epoch = NO_EPOCH
 
@@ -83,35 +84,18 @@ class Coordinator(Generic[Rows]):
     def journal(self) -> Journal:
         return self._journal
 
+    @property
+    def eager(self) -> bool:
+        return self._eager
+
     def begin(self) -> None:
         """Check the lineage, claim a generation and clear what dead generations left."""
-        before = self._journal.read()
-        if before.latest is not None and before.latest.query != self._query:
-            raise Refused(
-                f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
-                f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
-            )
-        self._memories = {name: p.open(self.lineage) for name, p in self._participants.items()}
-        evidence = Evidence(
-            lineage=self.lineage,
-            before=before,
-            memories=self._memories,
-            after=self._journal.read(),
-            committed=self._checkpoint.committed(),
-            eager=self._eager,
-        )
-        verdict = judge(evidence, self._choices)
-        if verdict.reincarnate:
-            self._reincarnate()
-            return
-        adopted: dict[str, Json] = dict(verdict.adopted)
-        self._adopted = verdict.adopted
-        started = self._journal.claim(lambda view, number: self._start(number, verdict.base, adopted))
-        self.generation = started.generation
+        while not self._claim():
+            pass  # another driver was faster, or the stream goes on in a new journal: look at everything again
         for name, participant in self._participants.items():
             if not self._memories[name].enrolled:
                 failpoints.hit("before-enrol")
-                participant.enrol(self.lineage, adopts=verdict.adopts.get(name))
+                participant.enrol(self.lineage, adopts=self._adopts.get(name))
                 failpoints.hit("after-enrol")
         self._journal.sweep()
         self.clear()
@@ -143,8 +127,9 @@ class Coordinator(Generic[Rows]):
     def settle(self) -> None:
         """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store is away."""
         while True:
-            view = self._journal.read()
+            # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record.
             committed = self._checkpoint.committed()
+            view = self._journal.read()
             step = next_step(view, committed, self._offsets_of_open(view, committed))
             if step is None:
                 return
@@ -176,6 +161,40 @@ class Coordinator(Generic[Rows]):
             by=self.generation,
         )
 
+    def _claim(self) -> bool:
+        """Judge what is there and claim the generation after it; False if that has changed meanwhile."""
+        self._incarnation, self._journal = current_journal(self._journals)
+        before = self._journal.read()
+        if before.latest is not None and before.latest.query != self._query:
+            raise Refused(
+                f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
+                f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
+            )
+        self._memories = {name: p.open(self.lineage) for name, p in self._participants.items()}
+        evidence = Evidence(
+            lineage=self.lineage,
+            before=before,
+            memories=self._memories,
+            committed=self._checkpoint.committed(),
+            after=self._journal.read(),
+            eager=self._eager,
+        )
+        latest = evidence.after.latest
+        if latest is not None and latest.closed:
+            return False
+        verdict = judge(evidence, self._choices)
+        number = evidence.after.generation + 1
+        if verdict.reincarnate:
+            self._reincarnate(number, evidence.after.base)
+            return False
+        adopted: dict[str, Json] = dict(verdict.adopted)
+        # The number proves that nobody has started since `after`: the verdict still holds.
+        if not self._journal.claim(self._start(number, verdict.base, adopted)):
+            return False
+        self._adopted, self._adopts = verdict.adopted, verdict.adopts
+        self.generation = number
+        return True
+
     def _start(self, number: int, base: int, adopted: dict[str, Json]) -> GenerationStarted:
         return GenerationStarted(
             generation=number,
@@ -189,19 +208,14 @@ class Coordinator(Generic[Rows]):
             at=self._journal.now(),
         )
 
-    def _reincarnate(self) -> None:
-        """Close this journal, which fences whoever uses it, and start again in the next one."""
+    def _reincarnate(self, number: int, base: int) -> None:
+        """Close this journal, which fences whoever uses it. The next one is another incarnation's."""
         self.settle()
-
-        def close(view: View, number: int) -> GenerationStarted:
-            return replace(self._start(number, view.base, {}), closed=True)
-
-        self._journal.claim(close)
+        if not self._journal.claim(replace(self._start(number, base, {}), closed=True)):
+            return
         for participant in self._participants.values():
             for attempt in participant.leftovers(self.lineage):
                 participant.abort(attempt, None)
-        self._incarnation, self._journal = current_journal(self._journals)
-        self.begin()
 
     def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
         staged: dict[str, Staged] = {}
@@ -229,7 +243,7 @@ class Coordinator(Generic[Rows]):
             try:
                 part = staged.get(name)
                 participant.abort(attempt, part.handle if part else None)
-            except Exception as fault:  # the first error matters; the next start sweeps this
+            except Exception as fault:  # noqa: BLE001  # the first error matters; the next start sweeps this
                 log.warning("staged data left for the next start", extra={"sink": name, "error": repr(fault)})
 
     def _finish(self, view: View, step: Finish) -> None:

@@ -91,6 +91,16 @@ def local_path(path: str) -> str:
     return os.path.abspath(path)
 
 
+def walk(files: Files, path: str) -> Iterator[Entry]:
+    """Every file below a folder, from listings."""
+    for entry in files.list(path):
+        if entry.is_folder:
+            for below in walk(files, join(path, entry.name)):
+                yield Entry(f"{entry.name}/{below.name}", below.length, False)
+        else:
+            yield entry
+
+
 class LocalFiles:
     """Local disks. Everything that must survive a power cut is synced before it gets its name.
 
@@ -145,12 +155,7 @@ class LocalFiles:
             return []
 
     def walk(self, path: str) -> Iterator[Entry]:
-        for entry in self.list(path):
-            if entry.is_folder:
-                for below in self.walk(os.path.join(path, entry.name)):
-                    yield Entry(f"{entry.name}/{below.name}", below.length, False)
-            else:
-                yield entry
+        return walk(self, path)
 
     def length(self, path: str) -> int | None:
         try:

@@ -30,17 +30,17 @@ class Choices:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the guard looks at, read in this order: `before`, `memories`, `after`, `committed`.
+    """Everything the guard looks at, read in this order: `before`, `memories`, `committed`, `after`.
 
-    A live driver may move on while we read. What must not be behind the stores is taken from
-    `after`, what must not be ahead of them from `before`.
+    A live driver may move on while we read. What must not be behind the stores and the checkpoint
+    is taken from `after`, what must not be ahead of them from `before`.
     """
 
     lineage: str
     before: View
     memories: Mapping[str, Memory]
-    after: View
     committed: int
+    after: View
     eager: bool = False
 
 

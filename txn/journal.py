@@ -68,16 +68,12 @@ class Journal:
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
 
-    def claim(self, make: Callable[[View, int], GenerationStarted]) -> GenerationStarted:
-        """Start the next generation. `make` gets the view it must fit and the number it would have."""
-        while True:
-            view = self.read()
-            record = make(view, view.generation + 1)
-            failpoints.hit("before-generation")
-            created = self._create(record)
-            failpoints.hit("after-generation")
-            if created:
-                return record
+    def claim(self, record: GenerationStarted) -> bool:
+        """Start a generation; False if another driver has started one with this number."""
+        failpoints.hit("before-generation")
+        created = self._create(record)
+        failpoints.hit("after-generation")
+        return created
 
     def prepare(self, record: Prepared) -> bool:
         """Record PREPARED; False if a newer generation has sealed it."""

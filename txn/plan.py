@@ -68,7 +68,9 @@ def choose(view: View, epoch: int, offsets: str | None) -> int:
         )
     digests = {record.offsets for record in prepared.values()}
     if offsets is None and len(digests) > 1:
-        raise DataLost(f"epoch {epoch}: {len(prepared)} attempts planned different offsets, and offsets/{epoch} is gone")
+        raise DataLost(
+            f"epoch {epoch}: {len(prepared)} attempts planned different offsets, and offsets/{epoch} is gone"
+        )
     matching = [g for g, record in prepared.items() if offsets in (None, record.offsets)]
     if not matching:
         raise OffsetsChanged(

@@ -46,11 +46,13 @@ class Settler(Generic[Rows]):
         max_pending: int = 1,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.coordinator = coordinator
         self._max_pending = max_pending
         self._backoff = backoff or Backoff()
         self._clock = clock
+        self._sleep = sleep
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -72,8 +74,7 @@ class Settler(Generic[Rows]):
         self._raise_failure()
         with self._lock:
             self._hold(epoch)
-            ran = self.coordinator.run(epoch, rows)
-        return ran
+            return self.coordinator.run(epoch, rows)
 
     def settle(self, timeout: float | None = None) -> None:
         """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
@@ -90,7 +91,9 @@ class Settler(Generic[Rows]):
                     f"{failed}. The epoch is decided and safe: it will be committed at the next start of the query or "
                     "by `epochal recover CHECKPOINT`"
                 ) from failed
-            if self._stopping.wait(pause) and deadline is None:
+            if deadline is not None:
+                self._sleep(pause)  # with a deadline the wait goes on while the query stops
+            elif self._stopping.wait(pause):
                 raise NotSettled(f"stopped while waiting: {failed}") from failed
 
     def stop(self) -> None:

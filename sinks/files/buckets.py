@@ -1,0 +1,201 @@
+"""From the values of rows to the folders of buckets, so that no value can lead out of the target.
+
+In Spark each bucket value becomes a short text of letters, digits, ``-`` and ``_`` (`encoded`), by
+which Spark's writer splits the staged files. Only Python turns it into a folder's name
+(`folder_name`), in one place: Hive's style, with everything escaped that a path could mistake.
+
+==========================================  =====================================================
+value                                       folder
+==========================================  =====================================================
+``2026-11-16``                              ``day=2026-11-16``
+``a/../b``                                  ``day=a%2F..%2Fb``
+null                                        ``day=__HIVE_DEFAULT_PARTITION__``
+the empty string                            ``day=__EPOCHAL_EMPTY__``
+over 255 bytes when spelled                 ``day=the first charac...~<sha256, 16 digits>``
+==========================================  =====================================================
+
+The folder is an index: the rows in the files keep their columns, whole, unless
+``drop_bucket_columns`` is set.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from epochal.sinks.options import Faults
+from epochal.txn.errors import BadRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+EMPTY = "__EPOCHAL_EMPTY__"
+LIMIT = 255  # bytes in one name on every file system of interest
+EXACT = 150  # values of more bytes are known by their beginning and their hash
+SPECIAL = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(c) for c in range(32)}
+UNITS = {"year": 4, "month": 7, "day": 10, "hour": 13, "minute": 16}
+PREFIX = "_epochal_bucket_"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBucket:
+    """A bucket by the calendar unit that a timestamp column falls into.
+
+    >>> TimeBucket("ordered_at", "hour", timezone="Europe/Berlin").folder
+    'hour'
+    """
+
+    column: str
+    unit: str = "day"
+    timezone: str = "UTC"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        faults = Faults(f"TimeBucket({self.column!r})")
+        faults.check(isinstance(self.column, str) and self.column != "", "column: the name of a timestamp column")
+        faults.one_of("unit", self.unit, UNITS)
+        faults.check(_is_timezone(self.timezone), f"timezone={self.timezone!r}: not the name of a time zone")
+        faults.check(self.name is None or self.name != "", "name: must not be empty")
+        faults.done()
+
+    @property
+    def folder(self) -> str:
+        return self.name or self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class BucketValue:
+    """A bucket's value as it came out of Spark: whole, or its beginning and hash."""
+
+    text: str | None
+    digest: str = ""
+
+
+def folder_of(bucket: str | TimeBucket) -> str:
+    """The key in a bucket's folder name."""
+    return bucket.folder if isinstance(bucket, TimeBucket) else bucket
+
+
+def escape(text: str) -> str:
+    """Hive's escaping: what a path could mistake becomes %XX.
+
+    >>> escape("a/b=c")
+    'a%2Fb%3Dc'
+    """
+    return "".join(f"%{ord(c):02X}" if c in SPECIAL else c for c in text)
+
+
+def folder_name(key: str, value: BucketValue) -> str:
+    """The one folder that a value belongs into.
+
+    >>> folder_name("day", BucketValue("../../etc"))
+    'day=..%2F..%2Fetc'
+    """
+    start = f"{escape(key)}="
+    if value.text is None:
+        return start + NULL
+    if value.text == "":
+        return start + EMPTY
+    spelled = start + escape(value.text)
+    if not value.digest and _fits(spelled, LIMIT):
+        return spelled
+    digest = value.digest or hashlib.sha256(value.text.encode("utf-8", "replace")).hexdigest()
+    tail = f"~{digest[:16]}"
+    return _shorten(spelled, LIMIT - len(tail)) + tail
+
+
+def survives(value: BucketValue, key: str) -> bool:
+    """Whether the folder's name says all of the value, so that the column could be dropped."""
+    if value.text is None:
+        return True
+    return value.text not in ("", NULL, EMPTY) and folder_name(key, value) == f"{escape(key)}={escape(value.text)}"
+
+
+def decode(text: str) -> BucketValue:
+    """What `encoded` made of a value.
+
+    >>> decode("vMjAyNi0xMS0xNg")
+    BucketValue(text='2026-11-16', digest='')
+    """
+    kind, rest = text[:1], text[1:]
+    if kind == "n":
+        return BucketValue(None)
+    if kind == "v":
+        return BucketValue(_unbase64(rest))
+    return BucketValue(_unbase64(rest[64:]), rest[:64])
+
+
+def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str, Column]:
+    """The encoded bucket columns for Spark's writer, by the names they get there."""
+    from pyspark.sql import types as t
+
+    found = {}
+    for number, bucket in enumerate(buckets):
+        column = bucket.column if isinstance(bucket, TimeBucket) else bucket
+        if column not in frame.columns:
+            raise BadRows(f"bucket column {column!r} is not in the frame, which has {', '.join(frame.columns)}")
+        kind = frame.schema[column].dataType
+        if isinstance(bucket, TimeBucket):
+            if not isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
+                raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a time bucket needs a timestamp")
+            value = _time_text(frame[column], bucket, kind)
+        else:
+            if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.BinaryType | t.VariantType):
+                raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a bucket needs a plain value")
+            value = frame[column].cast("string")
+        found[f"{PREFIX}{number}"] = encoded(value)
+    return found
+
+
+def encoded(value: Column) -> Column:
+    """A text of at most 230 characters, safe in any path, from which `decode` gets the value."""
+    from pyspark.sql import functions as f
+
+    def base64url(text: Column) -> Column:
+        return f.translate(f.base64(f.encode(text, "UTF-8")), "+/=\r\n", "-_")
+
+    short = f.concat(f.lit("v"), base64url(value))
+    long = f.concat(f.lit("h"), f.sha2(f.encode(value, "UTF-8"), 256), base64url(f.substring(value, 1, 24)))
+    return f.when(value.isNull(), f.lit("n")).when(f.octet_length(value) <= EXACT, short).otherwise(long)
+
+
+def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:
+    """The calendar unit as text, whatever the session's own time zone is."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    local = column.cast("timestamp_ntz")
+    if isinstance(kind, t.TimestampType):
+        start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        seconds = (f.unix_micros(column) / f.lit(1_000_000)).cast("decimal(20,6)")
+        utc = start + f.make_dt_interval(secs=seconds)
+        local = f.convert_timezone(f.lit("UTC"), f.lit(bucket.timezone), utc)
+    return f.translate(f.substring(local.cast("string"), 1, UNITS[bucket.unit]), " :", "T-")
+
+
+def _is_timezone(name: object) -> bool:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo(str(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return isinstance(name, str)
+
+
+def _unbase64(text: str) -> str:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
+
+
+def _fits(text: str, limit: int) -> bool:
+    return len(text.encode("utf-8", "replace")) <= limit
+
+
+def _shorten(text: str, limit: int) -> str:
+    while not _fits(text, limit):
+        text = text[:-1]
+    return re.sub("%[0-9A-F]?$", "", text)  # not in the middle of an escape

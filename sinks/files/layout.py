@@ -1,0 +1,92 @@
+"""Where everything of a rolling-file target lies, and what published files are called.
+
+::
+
+    target/
+      day=2026-11-16/part-000000000042-00000-1f0c9a2e.snappy.parquet
+      _SUCCESS-000000000042-1f0c9a2e        with marker="epoch"; "bucket" puts _SUCCESS into buckets
+      _epochal/                             readers of Spark and Hive pass it over
+        lineages/LINEAGE.json               who writes here, and whose place they took
+        manifest/LINEAGE/000000000042.json  one file an epoch: what it published
+        staged/LINEAGE/000000000042.000003/ one folder an attempt, gone when the epoch is done
+          data/ ...                         what Spark's writer wrote
+          manifest.json, marker             what will be published beside it
+
+Names carry epoch and part, zero-padded, and the lineage, because two streams may share a target.
+Nothing in them is random: a repeated commit arrives at the same names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from epochal.txn.files import join
+from epochal.txn.model import Attempt, lineage_tag
+
+HOME = "_epochal"
+DATA = "data"
+MANIFEST = "manifest.json"
+MARKER = "marker"
+_SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below one target."""
+
+    target: str
+
+    @property
+    def lineages(self) -> str:
+        return join(self.target, HOME, "lineages")
+
+    def lineage(self, lineage: str) -> str:
+        return join(self.lineages, f"{_safe(lineage)}.json")
+
+    @property
+    def manifests(self) -> str:
+        return join(self.target, HOME, "manifest")
+
+    def manifest(self, lineage: str) -> str:
+        return join(self.manifests, _safe(lineage))
+
+    def manifest_name(self, attempt: Attempt) -> str:
+        """An epoch's manifest, relative to the target."""
+        return f"{HOME}/manifest/{_safe(attempt.lineage)}/{attempt.epoch:012d}.json"
+
+    def staged(self, lineage: str) -> str:
+        return join(self.target, HOME, "staged", _safe(lineage))
+
+    def attempt(self, attempt: Attempt) -> str:
+        return join(self.staged(attempt.lineage), attempt.key)
+
+    @property
+    def spark_metadata(self) -> str:
+        """Where Spark's own file sink keeps its log; its readers then see nothing else."""
+        return join(self.target, "_spark_metadata")
+
+
+def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
+    """A published file's name; the ending comes from what Spark wrote.
+
+    >>> part_name(Attempt("1f0c9a2e-77", 42, 3), 7, "part-00001-5a-c000.snappy.parquet")
+    'part-000000000042-00007-1f0c9a2e.snappy.parquet'
+    """
+    found = _SUFFIX.search(staged_name)
+    return f"part-{attempt.epoch:012d}-{part:05d}-{lineage_tag(attempt.lineage)}{found.group(1) if found else ''}"
+
+
+def marker_name(attempt: Attempt) -> str:
+    """An epoch's marker."""
+    return f"_SUCCESS-{attempt.epoch:012d}-{lineage_tag(attempt.lineage)}"
+
+
+def _safe(lineage: str) -> str:
+    return quote(lineage, safe="~")
+
+
+def lineage_from(name: str) -> str:
+    """The lineage that a folder or file is named after."""
+    return unquote(name.removesuffix(".json"))

@@ -1,0 +1,109 @@
+"""What a target remembers: which lineages wrote to it, and what each epoch published.
+
+Both are small JSON files, made once and never changed. The manifest lists whole epochs only: a
+reader who goes by it never sees half of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from epochal.sinks.files.layout import Layout, lineage_from
+from epochal.txn.errors import JournalCorrupt
+from epochal.txn.files import TEMPORARY, Files, join
+from epochal.txn.model import NO_EPOCH, Json, Memory
+
+FORMAT = 1
+RECENT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedEpoch:
+    """One epoch of a target: its rows, and its files relative to the target with their lengths."""
+
+    lineage: str
+    epoch: int
+    generation: int
+    offsets: str
+    rows: int
+    files: tuple[tuple[str, int], ...]
+
+    def encode(self) -> bytes:
+        value: dict[str, Json] = {
+            "format": FORMAT,
+            "lineage": self.lineage,
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "offsets": self.offsets,
+            "rows": self.rows,
+            "files": [{"path": path, "bytes": length} for path, length in self.files],
+        }
+        return json.dumps(value, sort_keys=True, indent=1).encode() + b"\n"
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> PublishedEpoch:
+        try:
+            value = json.loads(data)
+            version = value["format"]
+            if version == FORMAT:
+                files = tuple((str(f["path"]), int(f["bytes"])) for f in value["files"])
+                return PublishedEpoch(
+                    value["lineage"], value["epoch"], value["generation"], value["offsets"], value["rows"], files
+                )
+        except (ValueError, KeyError, TypeError):
+            raise JournalCorrupt(f"{path}: not a manifest of epochal, or torn; restore it from a copy") from None
+        raise JournalCorrupt(f"{path}: manifest format {version} is newer than {FORMAT}; run the newer epochal")
+
+
+def enrol(files: Files, layout: Layout, lineage: str, adopts: str | None) -> None:
+    """Remember that a lineage writes here."""
+    value: dict[str, Json] = {"format": FORMAT, "lineage": lineage, "adopts": adopts}
+    files.create(layout.lineage(lineage), json.dumps(value, sort_keys=True).encode() + b"\n")
+
+
+def remember(files: Files, layout: Layout, lineage: str) -> Memory:
+    """What the target knows of this lineage and of others."""
+    enrolled, adopted_by = False, None
+    others: dict[str, int] = {}
+    for name in _names(files, layout.lineages):
+        path = join(layout.lineages, name)
+        try:
+            record = json.loads(files.read(path))
+            owner, adopts = str(record["lineage"]), record["adopts"]
+        except (ValueError, KeyError, TypeError):
+            raise JournalCorrupt(f"{path}: not a record of epochal, or torn; restore it from a copy") from None
+        if owner == lineage:
+            enrolled = True
+        else:
+            others[owner] = max(_epochs(files, layout, owner), default=NO_EPOCH)
+            if adopts == lineage:
+                adopted_by = owner
+    epochs = _epochs(files, layout, lineage)
+    recent = {epoch: read(files, layout, lineage, epoch).offsets for epoch in epochs[-RECENT:]}
+    return Memory(layout.target, enrolled, max(epochs, default=NO_EPOCH), recent, others, adopted_by)
+
+
+def read(files: Files, layout: Layout, lineage: str, epoch: int) -> PublishedEpoch:
+    """One epoch's manifest."""
+    path = join(layout.manifest(lineage), f"{epoch:012d}.json")
+    return PublishedEpoch.decode(path, files.read(path))
+
+
+def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
+    """Every whole epoch of a target, by lineage and epoch."""
+    layout = Layout(target)
+    for name in _names(files, layout.manifests):
+        lineage = lineage_from(name)
+        for epoch in _epochs(files, layout, lineage):
+            yield read(files, layout, lineage, epoch)
+
+
+def _epochs(files: Files, layout: Layout, lineage: str) -> list[int]:
+    names = (n.removesuffix(".json") for n in _names(files, layout.manifest(lineage)))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _names(files: Files, folder: str) -> list[str]:
+    return [name for name in files.names(folder) if not name.startswith(TEMPORARY)]

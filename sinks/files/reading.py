@@ -1,0 +1,19 @@
+"""For readers who want whole epochs: what a target's manifest lists."""
+
+from __future__ import annotations
+
+from epochal.sinks.files import manifest
+from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.hadoop import resolve
+
+
+def published(path: str) -> list[PublishedEpoch]:
+    """The whole epochs of a rolling-file target, by lineage and epoch.
+
+    A plain reader of the folder may see an epoch's files arrive one by one; these are complete::
+
+        files = [f"{path}/{name}" for epoch in epochal.published(path) for name, _ in epoch.files]
+        spark.read.parquet(*files)
+    """
+    files, target = resolve(path)
+    return list(manifest.published(files, target))

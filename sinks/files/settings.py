@@ -1,0 +1,67 @@
+"""The options of a rolling-file sink as texts, the way Spark's settings and options carry them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from epochal.sinks.files.buckets import UNITS, TimeBucket
+from epochal.sinks.files.sink import RollingFileSink
+
+_TIME = re.compile(rf"({'|'.join(UNITS)})\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\)")
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_bool(text: str) -> bool:
+    """A truth value.
+
+    >>> parse_bool("True")
+    True
+    """
+    if text.strip().lower() not in _BOOLEANS:
+        raise ValueError("must be true or false")
+    return _BOOLEANS[text.strip().lower()]
+
+
+def parse_int(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def parse_buckets(text: str) -> list[str | TimeBucket]:
+    """Columns and time buckets.
+
+    >>> parse_buckets("region, hour(ordered_at, Europe/Berlin)")
+    ['region', TimeBucket(column='ordered_at', unit='hour', timezone='Europe/Berlin', name=None)]
+    """
+    found: list[str | TimeBucket] = []
+    for part in re.split(r",(?![^(]*\))", text):
+        match = _TIME.fullmatch(part.strip())
+        if match:
+            found.append(TimeBucket(match[2], match[1], timezone=match[3] or "UTC"))
+        elif part.strip():
+            found.append(part.strip())
+    return found
+
+
+PARSERS: Mapping[str, Callable[[str], object]] = {
+    "path": str,
+    "format": str,
+    "bucket_by": parse_buckets,
+    "drop_bucket_columns": parse_bool,
+    "max_rows_per_file": parse_int,
+    "compression": str,
+    "marker": str,
+}
+REQUIRED = ("path",)
+NESTED = "options"  # options.<key> goes to Spark's writer
+
+
+def build(name: str, values: Mapping[str, object], nested: Mapping[str, str]) -> RollingFileSink:
+    """The sink that parsed settings describe."""
+    arguments: dict[str, Any] = {key: value for key, value in values.items() if key != "path"}
+    return RollingFileSink(str(values["path"]), name=name, options=dict(nested), **arguments)

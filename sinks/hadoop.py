@@ -1,0 +1,152 @@
+"""File operations on Hadoop file systems, through the JVM that Spark runs in.
+
+`FileContext.rename` without OVERWRITE is the only rename here that tells why it failed:
+`FileSystem.rename` answers False for everything. Local paths never come here: Hadoop's local
+rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from epochal.txn.errors import Refused
+from epochal.txn.files import TEMPORARY, Entry, Files, LocalFiles, is_local, join, local_path, walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class HadoopFiles:
+    """One Hadoop file system, as Spark's JVM reaches it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+
+    def create(self, path: str, data: bytes) -> bool:
+        folder, _, name = path.rpartition("/")
+        if self.length(path) is not None:
+            return False
+        temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        self.make_folder(folder)
+        with _python_errors(path):
+            stream = self._system(path).create(self._path(temporary), False)
+            try:
+                stream.write(bytearray(data))
+                stream.hsync()
+            finally:
+                stream.close()
+        try:
+            self.rename(temporary, path)
+        except FileExistsError:
+            self.delete(temporary)
+            return False
+        return True
+
+    def read(self, path: str) -> bytes:
+        with _python_errors(path):
+            stream = self._system(path).open(self._path(path))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return tuple(entry.name for entry in self.list(path))
+
+    def list(self, path: str) -> list[Entry]:
+        try:
+            with _python_errors(path):
+                found = self._system(path).listStatus(self._path(path))
+        except FileNotFoundError:
+            return []
+        entries = (Entry(s.getPath().getName(), s.getLen(), s.isDirectory()) for s in found)
+        return sorted(entries, key=lambda e: e.name)
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        return walk(self, path)
+
+    def length(self, path: str) -> int | None:
+        try:
+            with _python_errors(path):
+                return int(self._system(path).getFileStatus(self._path(path)).getLen())
+        except FileNotFoundError:
+            return None
+
+    def rename(self, source: str, target: str) -> None:
+        with _python_errors(target):
+            kind = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename")
+            strict = self._jvm.java.lang.reflect.Array.newInstance(kind, 0)
+            self._context(source).rename(self._path(source), self._path(target), strict)
+
+    def make_folder(self, path: str) -> None:
+        with _python_errors(path):
+            self._system(path).mkdirs(self._path(path))
+
+    def delete(self, path: str) -> None:
+        with _python_errors(path):
+            self._system(path).delete(self._path(path), True)
+
+    def sync(self, path: str) -> None:
+        """Nothing to do: a closed HDFS file is on its DataNodes."""
+
+    def qualify(self, path: str) -> str:
+        """A path with its scheme and authority, as the session's Hadoop settings resolve it."""
+        return str(self._system(path).makeQualified(self._path(path)).toString())
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _system(self, path: str) -> Any:
+        return self._path(path).getFileSystem(self._conf)
+
+    def _context(self, path: str) -> Any:
+        uri = self._path(path).toUri()
+        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, self._conf)
+
+
+@contextmanager
+def _python_errors(path: str) -> Iterator[None]:
+    """Java's exceptions as the Python ones of the same meaning; others as OSError, to be tried again."""
+    try:
+        yield
+    except Py4JError as fault:
+        java = getattr(fault, "java_exception", None)
+        kind = str(java.getClass().getName()) if java is not None else ""
+        if kind == "java.io.FileNotFoundException":
+            raise FileNotFoundError(path) from None
+        if kind == "org.apache.hadoop.fs.FileAlreadyExistsException":
+            raise FileExistsError(path) from None
+        raise OSError(f"{path}: {kind}: {java.getMessage()}" if java is not None else f"{path}: {fault}") from None
+
+
+def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
+    """The file operations for a path, and the path in full.
+
+    A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session
+    it is local.
+    """
+    if path.startswith("file:"):
+        return LocalFiles(), local_path(path)
+    session = spark or _running_session()
+    if session is not None:
+        hadoop = HadoopFiles(session)
+        full = hadoop.qualify(path)
+        return (LocalFiles(), local_path(full)) if is_local(full) else (hadoop, full)
+    if is_local(path):
+        return LocalFiles(), local_path(path)
+    raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")
+
+
+def _running_session() -> SparkSession | None:
+    module = sys.modules.get("pyspark.sql")  # a session cannot run if nobody has imported pyspark
+    if module is None:
+        return None
+    session: SparkSession | None = module.SparkSession.getActiveSession() or module.SparkSession._instantiatedSession
+    return session

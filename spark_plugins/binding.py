@@ -1,0 +1,71 @@
+"""Which query a batch belongs to, and where its checkpoint is.
+
+Inside foreachBatch the frame's session is a clone that knows no queries. The thread's local
+property has the query's id, and the state that all sessions share has the query itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from epochal.txn.errors import UnsupportedQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+REFUSED = {
+    "AsyncProgressTrackingMicroBatchExecution": (
+        "asynchronous progress tracking writes commits/N late or not at all; "
+        "remove the option asyncProgressTrackingEnabled"
+    ),
+    "ContinuousExecution": "continuous processing has no micro-batches; use trigger(processingTime=...)",
+    "RealTimeTrigger": "real-time mode shows rows before the checkpoint; use trigger(processingTime=...)",
+    "ContinuousTrigger": "continuous processing has no micro-batches; use trigger(processingTime=...)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A running query as the protocol needs it."""
+
+    query_id: str
+    run_id: str
+    checkpoint: str
+    session: SparkSession  # the one that started the query: its listeners hear of it
+
+
+def of_batch(batch_session: SparkSession) -> Binding:
+    """The query that is running the current foreachBatch."""
+    if not hasattr(batch_session, "_jsparkSession"):
+        raise UnsupportedQuery("Spark Connect does not show a query's checkpoint; use a classic SparkSession")
+    query_id = batch_session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        raise UnsupportedQuery("an EpochWriter is called by Spark: pass it to writeStream.foreachBatch(...)")
+    jvm: Any = batch_session._jvm
+    queries = batch_session._jsparkSession.sharedState().activeStreamingQueries()
+    execution = queries.get(jvm.java.util.UUID.fromString(query_id))
+    if execution is None:
+        raise UnsupportedQuery(f"query {query_id} is not among the running ones; is it being stopped?")
+    return of_execution(execution)
+
+
+def of_execution(execution: Any) -> Binding:
+    """A running query, refused if its order of steps is not the protocol's."""
+    from pyspark.sql import SparkSession
+
+    for kind in (execution.getClass(), execution.trigger().getClass()):
+        name = str(kind.getName()).rstrip("$").rpartition(".")[2]
+        if name in REFUSED:
+            raise UnsupportedQuery(f"this query cannot be exactly once: {REFUSED[name]}. Nothing was written")
+    if str(execution.getClass().getName()) != PLAIN:
+        raise UnsupportedQuery(f"unknown kind of query: {execution.getClass().getName()}. Nothing was written")
+    jsession = execution.sparkSession()
+    context = SparkSession._instantiatedSession.sparkContext  # type: ignore[union-attr]  # a query runs
+    return Binding(
+        query_id=str(execution.id().toString()),
+        run_id=str(execution.runId().toString()),
+        checkpoint=str(execution.resolvedCheckpointRoot()),
+        session=SparkSession(context, jsession),
+    )

@@ -1,0 +1,76 @@
+"""The query that `EpochWriter.start` returns: Spark's own, and settled when it ends."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from epochal.spark_plugins.writer import EpochWriter
+
+
+class EpochQuery:
+    """Delegates to Spark's StreamingQuery; `awaitTermination`, `stop` and context exit settle.
+
+    Everything that StreamingQuery has is here too: ``id``, ``status``, ``lastProgress`` and so on.
+    """
+
+    def __init__(self, query: StreamingQuery, writer: EpochWriter) -> None:
+        self._query = query
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def __repr__(self) -> str:
+        return f"EpochQuery(id={self._query.id}, runId={self._query.runId})"
+
+    @property
+    def spark_query(self) -> StreamingQuery:
+        """Spark's own handle."""
+        return self._query
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  # Spark's name
+        """Wait for the end of the query, then settle its last epoch.
+
+        With a timeout, as with Spark: whether the query has ended.
+        """
+        try:
+            ended = self._query.awaitTermination(timeout)
+        except StreamingQueryException as fault:
+            self._writer.ended(fault)
+            raise
+        if timeout is None or ended:
+            self._writer.ended(None)
+        return ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802  # Spark's name
+        """Wait until all that is available is processed, and visible."""
+        try:
+            self._query.processAllAvailable()
+        except StreamingQueryException as fault:
+            self._writer.ended(fault)
+            raise
+        self._writer.settle()
+
+    def stop(self) -> None:
+        """Stop the query, then settle what it finished."""
+        self._writer.stop_waiting()
+        self._query.stop()
+        self._writer.ended(None)
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Make every epoch visible that Spark has checkpointed; NotSettled if a store stays away."""
+        self._writer.settle(timeout)
+
+    def __enter__(self) -> EpochQuery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,150 @@
+"""One start of a query: its coordinator, the thread that settles, the listener that wakes it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from epochal._version import __version__
+from epochal.sinks.hadoop import resolve
+from epochal.spark_plugins.binding import Binding
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.errors import EpochalError
+from epochal.txn.files import join
+from epochal.txn.guard import Choices
+from epochal.txn.journal import Journal
+from epochal.txn.participant import Participant
+from epochal.txn.settler import Settler
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("epochal")
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+class Run:
+    """A query's run under one generation."""
+
+    def __init__(
+        self,
+        binding: Binding,
+        sinks: Sequence[Participant[DataFrame]],
+        *,
+        eager: bool,
+        journal: str | None,
+        max_pending: int,
+        choices: Choices,
+        settle_timeout: float,
+    ) -> None:
+        self.binding = binding
+        self.failure: BaseException | None = None
+        self._settle_timeout = settle_timeout
+        files, checkpoint = resolve(binding.checkpoint, binding.session)
+        coordinator = Coordinator(
+            journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
+            checkpoint=SparkCheckpoint(files, checkpoint),
+            participants=sinks,
+            eager=eager,
+            choices=choices,
+            version=__version__,
+        )
+        self._settler: Settler[DataFrame] = Settler(coordinator, max_pending=max_pending)
+        self._listener: _Wake | None = None
+        coordinator.begin()
+        # What earlier generations decided is settled by the first batch, or by this thread if none comes.
+        self._settler.start()
+        self._settler.wake()
+        self._listener = _Wake(self)
+        binding.session.streams.addListener(self._listener)
+        _runs.add(self)
+
+    @property
+    def generation(self) -> int:
+        return self._settler.coordinator.generation
+
+    def batch(self, epoch: int, frame: DataFrame) -> Ran:
+        """Stage an epoch; in eager mode also commit it."""
+        ran = self._settler.run(epoch, frame)
+        if self._settler.coordinator.eager:
+            self._settler.settle()
+        return ran
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Bring every decided epoch to done."""
+        if isinstance(self._settler.failure, EpochalError):
+            raise self._settler.failure
+        self._settler.settle(self._settle_timeout if timeout is None else timeout)
+
+    def is_active(self) -> bool:
+        """Whether Spark is still running it."""
+        return any(q.runId == self.binding.run_id for q in self.binding.session.streams.active)
+
+    def wake(self) -> None:
+        """Spark has reported progress: commits/N is there."""
+        self._settler.wake()
+
+    def stop_waiting(self) -> None:
+        """Let a batch that waits for a store give up, so that the query can stop."""
+        self._settler.stop()
+
+    def close(self) -> None:
+        """No more events."""
+        self._settler.stop()
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            self.binding.session.streams.removeListener(listener)
+        _runs.discard(self)
+
+
+class _Wake(StreamingQueryListener):
+    """Wakes the settler of one query. Does no work of its own: Spark's listener bus is shared."""
+
+    def __init__(self, run: Run) -> None:
+        self._run_id = run.binding.run_id
+        self._run = weakref.ref(run)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
+        self._wake(str(event.progress.runId))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+        self._wake(str(event.runId))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
+        self._wake(str(event.runId))
+
+    def _wake(self, run_id: str) -> None:
+        run = self._run()
+        if run is not None and run_id == self._run_id:
+            run.wake()
+
+
+def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
+    """The journal of a checkpoint, or the one that the user keeps elsewhere."""
+    files, path = resolve(given or join(checkpoint, "epochal"))
+    return Journal(files, path if incarnation == 1 else f"{path.rstrip('/')}~{incarnation}")
+
+
+@atexit.register
+def _settle_at_exit() -> None:
+    for run in list(_runs):
+        try:
+            run.settle()
+        except (EpochalError, OSError) as fault:
+            log.error("not settled at exit: %s", fault, extra={"query": run.binding.query_id})

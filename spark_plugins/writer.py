@@ -1,0 +1,200 @@
+"""`EpochWriter`: what users hand to foreachBatch, or start a query with."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+
+from epochal.sinks.options import Faults
+from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.query import EpochQuery
+from epochal.spark_plugins.run import Run
+from epochal.txn.coordinator import Ran
+from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.guard import Choices, tokens
+from epochal.txn.participant import Participant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger("epochal")
+
+COMMIT = ("checkpoint", "eager")
+NEEDED = ("name", "describe", "open", "enrol", "stage", "commit", "abort", "leftovers")
+
+
+class EpochWriter:
+    """Writes each epoch of a stream to all of its sinks, exactly once, together.
+
+    Use it as a foreachBatch function, ``stream.writeStream.foreachBatch(writer)``, or start the
+    query with it, ``writer.start(stream.writeStream.option("checkpointLocation", ...))``, which
+    also settles the last epoch when the query ends.
+
+    `commit`: ``"checkpoint"`` shows an epoch when Spark's checkpoint of it is complete, ``"eager"``
+    as soon as every sink has staged it. `journal`: where the journal is kept, if not in the
+    checkpoint. `max_pending`: how many epochs may wait for a store that is down before the stream
+    is held. `settle_timeout`: how many seconds the end of a query waits for such a store. `adopt`
+    and `new` answer a refusal of the lineage guard. `cache`: keep an epoch's rows while several
+    sinks read them; by default when there are several.
+    """
+
+    def __init__(
+        self,
+        *sinks: Participant[DataFrame],
+        commit: str = "checkpoint",
+        journal: str | None = None,
+        max_pending: int = 1,
+        settle_timeout: float = 60.0,
+        adopt: str | Collection[str] | None = None,
+        new: str | Collection[str] | None = None,
+        cache: bool | None = None,
+    ) -> None:
+        faults = Faults("EpochWriter")
+        _check_sinks(sinks, faults)
+        faults.one_of("commit", commit, COMMIT)
+        faults.check(journal is None or (isinstance(journal, str) and journal != ""), "journal: a folder or URI")
+        faults.check(
+            isinstance(max_pending, int) and not isinstance(max_pending, bool) and max_pending >= 1,
+            f"max_pending={max_pending!r}: a number of epochs, 1 or more",
+        )
+        faults.check(
+            isinstance(settle_timeout, int | float) and settle_timeout >= 0,
+            f"settle_timeout={settle_timeout!r}: seconds, 0 or more",
+        )
+        _check_tokens("adopt", adopt, faults)
+        _check_tokens("new", new, faults)
+        faults.check(cache is None or isinstance(cache, bool), f"cache={cache!r}: True, False or None")
+        faults.done()
+        self._sinks = sinks
+        self._eager = commit == "eager"
+        self._journal = journal
+        self._max_pending = max_pending
+        self._settle_timeout = float(settle_timeout)
+        self._choices = Choices(tokens(adopt), tokens(new))
+        self._cache = len(sinks) > 1 if cache is None else cache
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self._failure: EpochalError | None = None
+
+    def __repr__(self) -> str:
+        return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
+
+    @property
+    def sinks(self) -> tuple[Participant[DataFrame], ...]:
+        return self._sinks
+
+    @staticmethod
+    def from_conf(spark: SparkSession, stream: str) -> EpochWriter:
+        """The writer that Spark's settings describe under ``spark.epochal.<stream>``."""
+        from epochal.spark_plugins.conf import writer_from_conf
+
+        return writer_from_conf(spark, stream)
+
+    def __call__(self, frame: DataFrame, epoch: int) -> None:
+        """What Spark calls for each micro-batch."""
+        try:
+            run = self._run_of(bindings.of_batch(frame.sparkSession))
+            if self._write(run, frame, epoch) is Ran.SKIPPED:
+                # It must run all the same: a stateful query that skips a batch loses its state.
+                frame.write.format("noop").mode("overwrite").save()
+                log.info("epoch skipped, it was written before", extra={"epoch": epoch})
+        except EpochalError as fault:
+            self._failure = fault
+            log.error("epoch refused: %s", fault, extra={"epoch": epoch})
+            raise
+
+    def start(self, stream: DataStreamWriter) -> EpochQuery:
+        """Start the query; the handle settles when the query ends."""
+        query = stream.foreachBatch(self).start()
+        handle = EpochQuery(query, self)
+        try:
+            # Now rather than at the first batch: there may be epochs to settle and no new data.
+            self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
+        except EpochalError as fault:
+            self._failure = self._failure or fault
+            query.stop()
+            raise self._failure from None
+        return handle
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Make every epoch visible that Spark has checkpointed."""
+        if self._run is not None:
+            self._run.settle(timeout)
+
+    def stop_waiting(self) -> None:
+        """Let a batch that waits for a store give up."""
+        if self._run is not None:
+            self._run.stop_waiting()
+
+    def ended(self, fault: StreamingQueryException | None) -> None:
+        """The query has ended: settle, and say what it was that ended it, if it was us."""
+        failure, self._failure = self._failure, None
+        run, self._run = self._run, None
+        if run is not None:
+            try:
+                if failure is None:
+                    run.settle()
+            finally:
+                run.close()
+        if failure is not None and fault is not None:
+            raise failure from fault
+
+    def _write(self, run: Run, frame: DataFrame, epoch: int) -> Ran:
+        if not self._cache:
+            return run.batch(epoch, frame)
+        frame.persist()
+        try:
+            return run.batch(epoch, frame)
+        finally:
+            frame.unpersist()
+
+    def _run_of(self, binding: bindings.Binding) -> Run:
+        """The current run, or a new generation for a new start of the query."""
+        with self._lock:
+            run = self._run
+            if run is not None and run.binding.run_id == binding.run_id:
+                return run
+            if run is not None and run.binding.query_id != binding.query_id and run.is_active():
+                raise Refused(
+                    f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own"
+                )
+            if run is not None:
+                run.close()
+            self._failure = None
+            self._run = Run(
+                binding,
+                self._sinks,
+                eager=self._eager,
+                journal=self._journal,
+                max_pending=self._max_pending,
+                choices=self._choices,
+                settle_timeout=self._settle_timeout,
+            )
+            return self._run
+
+
+def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
+    faults.check(len(sinks) > 0, "sinks: give one at least")
+    names = []
+    for sink in sinks:
+        lacking = [part for part in NEEDED if not hasattr(sink, part)]
+        if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):
+            names.append(str(sink.name))  # type: ignore[attr-defined]  # checked above
+    twice = sorted({name for name in names if names.count(name) > 1})
+    faults.check(
+        not twice, f"sinks: {', '.join(map(repr, twice))} is the name of several; give each a name= of its own"
+    )
+
+
+def _check_tokens(option: str, value: object, faults: Faults) -> None:
+    many = isinstance(value, Collection) and not isinstance(value, bytes) and all(isinstance(v, str) for v in value)
+    if not faults.check(value is None or many, f"{option}={value!r}: what the refusal named, such as '1f0c9a2e@41'"):
+        return
+    for token in tokens(value):  # type: ignore[arg-type]  # checked above
+        good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
+        faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
