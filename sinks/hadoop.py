@@ -29,7 +29,7 @@ class HadoopFiles:
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, _, name = path.rpartition("/")
         if self.length(path) is not None:
             return False
@@ -39,7 +39,8 @@ class HadoopFiles:
             stream = self._system(path).create(self._path(temporary), False)
             try:
                 stream.write(bytearray(data))
-                stream.hsync()
+                if durable:
+                    stream.hsync()
             finally:
                 stream.close()
         try:

@@ -36,10 +36,14 @@ class Binding:
     session: SparkSession  # the one that started the query: its listeners hear of it
 
 
+def run_of_batch(batch_session: SparkSession) -> str | None:
+    """The run that the current foreachBatch belongs to: Spark makes it the group of the thread's jobs."""
+    run_id = batch_session.sparkContext.getLocalProperty("spark.jobGroup.id")
+    return None if run_id is None else str(run_id)
+
+
 def of_batch(batch_session: SparkSession) -> Binding:
     """The query that is running the current foreachBatch."""
-    if not hasattr(batch_session, "_jsparkSession"):
-        raise UnsupportedQuery("Spark Connect does not show a query's checkpoint; use a classic SparkSession")
     query_id = batch_session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
         raise UnsupportedQuery("an EpochWriter is called by Spark: pass it to writeStream.foreachBatch(...)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -101,6 +102,14 @@ class Run:
         """Let a batch that waits for a store give up, so that the query can stop."""
         self._settler.stop()
 
+    def retire(self) -> None:
+        """The query has ended: settle its last epoch and let go."""
+        try:
+            self.settle()
+        except (EpochalError, OSError) as fault:
+            log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
+        self.close()
+
     def close(self) -> None:
         """No more events."""
         self._settler.stop()
@@ -127,12 +136,17 @@ class _Wake(StreamingQueryListener):
         self._wake(str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        self._wake(str(event.runId))
+        self._retire(str(event.runId))
 
     def _wake(self, run_id: str) -> None:
         run = self._run()
         if run is not None and run_id == self._run_id:
             run.wake()
+
+    def _retire(self, run_id: str) -> None:
+        run = self._run()
+        if run is not None and run_id == self._run_id:
+            threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 
 def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
@@ -144,7 +158,4 @@ def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Jo
 @atexit.register
 def _settle_at_exit() -> None:
     for run in list(_runs):
-        try:
-            run.settle()
-        except (EpochalError, OSError) as fault:
-            log.error("not settled at exit: %s", fault, extra={"query": run.binding.query_id})
+        run.retire()

@@ -14,7 +14,7 @@ from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run
 from epochal.txn.coordinator import Ran
-from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.errors import EpochalError, Refused, UnsupportedQuery
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.participant import Participant
 
@@ -98,7 +98,7 @@ class EpochWriter:
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         """What Spark calls for each micro-batch."""
         try:
-            run = self._run_of(bindings.of_batch(frame.sparkSession))
+            run = self._run_of_batch(frame.sparkSession)
             if self._write(run, frame, epoch) is Ran.SKIPPED:
                 # It must run all the same: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
@@ -152,6 +152,14 @@ class EpochWriter:
             return run.batch(epoch, frame)
         finally:
             frame.unpersist()
+
+    def _run_of_batch(self, session: SparkSession) -> Run:
+        if not hasattr(session, "_jsparkSession"):
+            raise UnsupportedQuery("Spark Connect does not show a query's checkpoint; use a classic SparkSession")
+        run = self._run
+        if run is not None and run.binding.run_id == bindings.run_of_batch(session):
+            return run
+        return self._run_of(bindings.of_batch(session))
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""

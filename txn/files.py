@@ -31,8 +31,11 @@ class Entry:
 class Files(Protocol):
     """File operations on one file system. Paths are strings in the file system's own spelling."""
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Make a file with this content unless the name is taken; True for the one that made it."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Make a file with this content unless the name is taken; True for the one that made it.
+
+        Without `durable` a power cut may take it back, whole; never a part of it is seen.
+        """
 
     def read(self, path: str) -> bytes:
         """A file's content; FileNotFoundError if there is none."""
@@ -110,7 +113,7 @@ class LocalFiles:
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
         for _ in range(3):
             if os.path.lexists(path):
@@ -120,7 +123,7 @@ class LocalFiles:
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             try:
                 _write_all(descriptor, data)
-                if self._sync:
+                if self._sync:  # also if not durable: a name must never come back with half its content
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -132,7 +135,7 @@ class LocalFiles:
             except FileNotFoundError:
                 continue  # a newer start swept our temporary file: try once more
             _unlink(temporary)
-            if self._sync:
+            if self._sync and durable:
                 _sync_folder(folder)
             return True
         raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")

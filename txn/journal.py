@@ -108,7 +108,8 @@ class Journal:
     def finish(self, epoch: int, generation: int) -> None:
         """Record that an epoch is done."""
         failpoints.hit("before-done")
-        self._create(Done(epoch, generation, self.now()))
+        # Not durable: an epoch that is not known to be done is committed once more, to no effect.
+        self._create(Done(epoch, generation, self.now()), durable=False)
         failpoints.hit("after-done")
 
     def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
@@ -140,8 +141,8 @@ class Journal:
             self._files.delete(join(self.path, name))
         return stray
 
-    def _create(self, record: Record) -> bool:
-        return self._files.create(join(self.path, record.name), encode(record))
+    def _create(self, record: Record, *, durable: bool = True) -> bool:
+        return self._files.create(join(self.path, record.name), encode(record), durable=durable)
 
     def _records(self, names: list[str]) -> dict[str, Record] | None:
         """The records of these names, or None if one was folded away between listing and reading."""

@@ -1,0 +1,71 @@
+"""How figures are taken: order alternated, several repetitions, the median with its spread."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What one competitor took."""
+
+    name: str
+    seconds: tuple[float, ...]
+    ratios: tuple[float, ...]  # to the peer, round by round
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+
+def race(runs: Mapping[str, Callable[[], float]], *, peer: str, rounds: int) -> list[Figure]:
+    """Run every competitor `rounds` times, in an order that turns each round; a first round warms up."""
+    names = list(runs)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds + 1):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            seconds = runs[name]()
+            note(f"  {'warm-up' if number == 0 else f'round {number}':>8}  {name:<28} {seconds:7.2f} s")
+            if number:
+                taken[name].append(seconds)
+    return [
+        Figure(name, tuple(taken[name]), tuple(a / b for a, b in zip(taken[name], taken[peer], strict=True)))
+        for name in names
+    ]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which a share of all lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def timed(work: Callable[[], object]) -> float:
+    """The seconds that some work takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def table(figures: Sequence[Figure], peer: str) -> str:
+    """The figures for people."""
+    lines = [f"{'':<28} {'median s':>9} {'spread s':>15} {'x ' + peer:>18} {'spread':>13}"]
+    for f in figures:
+        spread = f"{min(f.seconds):.2f}-{max(f.seconds):.2f}"
+        ratios = f"{min(f.ratios):.2f}-{max(f.ratios):.2f}"
+        lines.append(f"{f.name:<28} {f.median:>9.2f} {spread:>15} {f.ratio:>18.2f} {ratios:>13}")
+    return "\n".join(lines)
+
+
+def note(text: str) -> None:
+    """Progress, beside the result."""
+    print(text, file=sys.stderr, flush=True)
