@@ -1,0 +1,232 @@
+"""Commit, abort and memory of the rolling-file sink on files that are staged by hand: no Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from epochal.sinks.files import RollingFileSink, from_description, published
+from epochal.sinks.files.layout import Layout
+from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.sink import HANDLE_VERSION
+from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
+from epochal.txn.model import Attempt, Handle, Json, Outcome
+
+ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
+
+
+def stage(target: Path, attempt: Attempt = ATTEMPT, names: tuple[str, ...] = ("a", "b")) -> Handle:
+    """What `stage` leaves behind, without Spark."""
+    layout = Layout(str(target))
+    home = Path(layout.attempt(attempt))
+    (home / "data").mkdir(parents=True)
+    moves: list[tuple[str, str, int]] = []
+    for part, name in enumerate(names):
+        text = f"{attempt.epoch}-{name}\n"
+        (home / "data" / name).write_text(text)
+        moves.append((f"data/{name}", f"day=1/part-{attempt.epoch:012d}-{part:05d}-1f0c9a2e.json", len(text)))
+    files = tuple((published_as, length) for _, published_as, length in moves)
+    entry = PublishedEpoch(attempt.lineage, attempt.epoch, attempt.generation, "digest", 2, files).encode()
+    (home / "manifest.json").write_bytes(entry)
+    (home / "marker-0").touch()
+    body: dict[str, Json] = {
+        "target": str(target),
+        "files": [[*move] for move in moves],
+        "markers": [["marker-0", "day=1/_SUCCESS", 0]],
+        "manifest": ["manifest.json", layout.manifest_name(attempt), len(entry)],
+    }
+    return Handle(HANDLE_VERSION, body)
+
+
+def visible(target: Path) -> list[str]:
+    return sorted(p.read_text() for p in target.rglob("part-*") if "_epochal" not in p.parts)
+
+
+def staged(target: Path) -> list[Path]:
+    return [p for p in (target / "_epochal" / "staged").rglob("*") if p.is_file()]
+
+
+def test_staged_files_are_invisible_until_commit(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    before = visible(tmp_path)
+
+    outcome = RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+    assert before == []
+    assert outcome is Outcome.COMMITTED
+    assert visible(tmp_path) == ["7-a\n", "7-b\n"]
+    assert staged(tmp_path) == []
+
+
+def test_commit_repeated_shows_rows_once(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+    again = RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+    assert again is Outcome.ALREADY_COMMITTED
+    assert visible(tmp_path) == ["7-a\n", "7-b\n"]
+
+
+def test_commit_goes_on_where_a_crash_stopped_it(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    source = Path(Layout(str(tmp_path)).attempt(ATTEMPT)) / "data" / "a"
+    target = tmp_path / "day=1" / "part-000000000007-00000-1f0c9a2e.json"
+    target.parent.mkdir()
+    target.hardlink_to(source)  # linked, not yet unlinked
+
+    RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+    assert visible(tmp_path) == ["7-a\n", "7-b\n"]
+    assert staged(tmp_path) == []
+
+
+def test_a_file_that_is_neither_staged_nor_published_is_data_loss(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    (Path(Layout(str(tmp_path)).attempt(ATTEMPT)) / "data" / "b").unlink()
+
+    with pytest.raises(DataLost, match="neither published nor staged"):
+        RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+
+def test_another_file_under_the_published_name_is_not_taken_for_ours(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    target = tmp_path / "day=1" / "part-000000000007-00000-1f0c9a2e.json"
+    target.parent.mkdir()
+    target.write_text("something else")
+
+    with pytest.raises(DataLost, match="another file with 14 bytes"):
+        RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+    assert target.read_text() == "something else"
+
+
+def test_a_published_file_of_another_length_is_not_taken_for_ours(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    (Path(Layout(str(tmp_path)).attempt(ATTEMPT)) / "data" / "a").unlink()
+    target = tmp_path / "day=1" / "part-000000000007-00000-1f0c9a2e.json"
+    target.parent.mkdir()
+    target.write_text("7-")
+
+    with pytest.raises(DataLost, match="another file with 2 bytes"):
+        RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
+
+
+def test_abort_removes_the_attempt_and_nothing_that_is_visible(tmp_path: Path) -> None:
+    loser = Attempt(ATTEMPT.lineage, 7, 1)
+    handle, lost = stage(tmp_path), stage(tmp_path, loser)
+    sink = RollingFileSink(str(tmp_path))
+    sink.commit(ATTEMPT, handle)
+
+    sink.abort(loser, lost)
+    sink.abort(loser, None)
+    sink.abort(ATTEMPT, handle)
+
+    assert visible(tmp_path) == ["7-a\n", "7-b\n"]
+    assert sink.leftovers(ATTEMPT.lineage) == []
+
+
+def test_leftovers_are_the_attempts_that_still_have_something_staged(tmp_path: Path) -> None:
+    stage(tmp_path)
+    stage(tmp_path, Attempt(ATTEMPT.lineage, 8, 3))
+    sink = RollingFileSink(str(tmp_path))
+
+    found = sink.leftovers(ATTEMPT.lineage)
+
+    assert found == [ATTEMPT, Attempt(ATTEMPT.lineage, 8, 3)]
+    assert sink.leftovers("another") == []
+
+
+def test_the_target_remembers_who_wrote_what(tmp_path: Path) -> None:
+    sink = RollingFileSink(str(tmp_path))
+    sink.enrol(ATTEMPT.lineage, adopts=None)
+    sink.enrol("2b-other", adopts=ATTEMPT.lineage)
+    sink.commit(ATTEMPT, stage(tmp_path))
+
+    mine, others = sink.open(ATTEMPT.lineage), sink.open("2b-other")
+
+    assert (mine.enrolled, mine.last, mine.recent, mine.adopted_by) == (True, 7, {7: "digest"}, "2b-other")
+    assert (others.enrolled, others.last, others.others) == (True, -1, {ATTEMPT.lineage: 7})
+
+
+def test_the_manifest_lists_whole_epochs_with_their_files(tmp_path: Path) -> None:
+    RollingFileSink(str(tmp_path)).commit(ATTEMPT, stage(tmp_path))
+    stage(tmp_path, Attempt(ATTEMPT.lineage, 8, 2))
+
+    (epoch,) = published(str(tmp_path))
+
+    assert (epoch.epoch, epoch.generation, epoch.rows) == (7, 2, 2)
+    assert [(tmp_path / name).stat().st_size for name, _ in epoch.files] == [length for _, length in epoch.files]
+
+
+def test_a_torn_manifest_is_an_error_that_names_it(tmp_path: Path) -> None:
+    sink = RollingFileSink(str(tmp_path))
+    sink.commit(ATTEMPT, stage(tmp_path))
+    (entry,) = (tmp_path / "_epochal" / "manifest").rglob("*.json")
+    entry.write_bytes(entry.read_bytes()[:-20])
+
+    with pytest.raises(JournalCorrupt, match=entry.name):
+        sink.open(ATTEMPT.lineage)
+
+
+def test_a_newer_manifest_is_an_error_that_says_so(tmp_path: Path) -> None:
+    sink = RollingFileSink(str(tmp_path))
+    sink.commit(ATTEMPT, stage(tmp_path))
+    (entry,) = (tmp_path / "_epochal" / "manifest").rglob("*.json")
+    entry.write_text(json.dumps({**json.loads(entry.read_text()), "format": 2}))
+
+    with pytest.raises(JournalCorrupt, match="newer"):
+        published(str(tmp_path))
+
+
+def test_a_folder_of_sparks_own_file_sink_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_spark_metadata").mkdir()
+    (tmp_path / "_spark_metadata" / "0").touch()
+
+    with pytest.raises(Refused, match="_spark_metadata"):
+        RollingFileSink(str(tmp_path)).open(ATTEMPT.lineage)
+
+
+def test_a_handle_of_another_version_or_target_is_refused(tmp_path: Path) -> None:
+    handle = stage(tmp_path)
+    sink = RollingFileSink(str(tmp_path))
+
+    with pytest.raises(Refused, match="handle version 99"):
+        sink.commit(ATTEMPT, Handle(99, handle.body))
+    with pytest.raises(Refused, match="epochal recover"):
+        RollingFileSink(str(tmp_path / "other")).commit(ATTEMPT, handle)
+
+
+def test_a_sink_rebuilt_from_its_description_can_commit(tmp_path: Path) -> None:
+    original = RollingFileSink(str(tmp_path), format="json", name="archive", options={"password": "s3cret"})
+    description = json.loads(json.dumps(original.describe()))
+
+    rebuilt = from_description(description)
+
+    assert "s3cret" not in json.dumps(description)
+    assert rebuilt.name == "archive"
+    assert rebuilt.commit(ATTEMPT, stage(tmp_path)) is Outcome.COMMITTED
+
+
+def test_all_faults_come_in_one_error_and_no_option_s_value_is_told() -> None:
+    with pytest.raises(OptionError) as caught:
+        RollingFileSink(
+            "",
+            format="parqet",
+            bucket_by=["a", "a"],
+            name="9 lives",
+            max_rows_per_file=0,
+            marker="always",
+            options={"path": "x", "secret": 42},  # type: ignore[dict-item]  # that is the point
+        )
+
+    assert len(caught.value.faults) == 8
+    assert "did you mean 'parquet'?" in str(caught.value)
+    assert "42" not in str(caught.value)
+
+
+def test_text_cannot_keep_bucket_columns() -> None:
+    with pytest.raises(OptionError, match="text holds one column"):
+        RollingFileSink("t", format="text", bucket_by=["day"], drop_bucket_columns=False)

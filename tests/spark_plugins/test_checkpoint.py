@@ -1,0 +1,77 @@
+"""Reading Spark's checkpoint folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.txn.errors import Refused
+from epochal.txn.files import LocalFiles
+
+
+def reader(path: Path) -> SparkCheckpoint:
+    return SparkCheckpoint(LocalFiles(), str(path))
+
+
+def commit(path: Path, *epochs: int) -> None:
+    (path / "commits").mkdir(exist_ok=True)
+    for epoch in epochs:
+        (path / "commits" / str(epoch)).write_text("v1\n{}")
+
+
+def test_the_query_id_is_the_one_in_metadata(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text('{"id":"57e9b1ea-f9c1-43ee-867b-b05a99aef8a9"}')
+
+    assert reader(tmp_path).query_id() == "57e9b1ea-f9c1-43ee-867b-b05a99aef8a9"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "not json"])
+def test_metadata_that_spark_did_not_write_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "metadata").write_text(text)
+
+    with pytest.raises(Refused, match="metadata"):
+        reader(tmp_path).query_id()
+
+
+def test_a_folder_without_metadata_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="not the checkpoint"):
+        reader(tmp_path).query_id()
+
+
+def test_nothing_is_committed_before_the_first_epoch(tmp_path: Path) -> None:
+    assert reader(tmp_path).committed() == -1
+
+
+def test_the_highest_number_counts_and_other_files_do_not(tmp_path: Path) -> None:
+    commit(tmp_path, 3, 9, 10)
+    for name in (".10.crc", ".11.6c1d.tmp", "11.compact", "٣"):
+        (tmp_path / "commits" / name).touch()
+
+    assert reader(tmp_path).committed() == 10
+
+
+def test_later_commits_are_seen_even_after_spark_purged_the_one_seen_last(tmp_path: Path) -> None:
+    checkpoint = reader(tmp_path)
+    commit(tmp_path, 0)
+    first = checkpoint.committed()
+    commit(tmp_path, 1, 2)
+    second = checkpoint.committed()
+    for epoch in (0, 1, 2):
+        (tmp_path / "commits" / str(epoch)).unlink()
+    commit(tmp_path, 150)
+
+    assert (first, second, checkpoint.committed()) == (0, 2, 150)
+
+
+def test_the_digest_of_offsets_changes_with_their_content(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    offsets = tmp_path / "offsets" / "4"
+    offsets.write_text("v1\n{}\n{}")
+    one = reader(tmp_path).offsets(4)
+    offsets.write_text('v1\n{}\n{"logOffset":1}')
+
+    assert one is not None
+    assert reader(tmp_path).offsets(4) not in (one, None)
+    assert reader(tmp_path).offsets(5) is None

@@ -1,0 +1,101 @@
+"""A writer from settings: what is understood, and what is said of what is not. No session needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from epochal.sinks.files.buckets import TimeBucket
+from epochal.sinks.files.settings import parse_buckets
+from epochal.spark_plugins.conf import writer_from_settings
+from epochal.txn.errors import OptionError
+
+GOOD = {
+    "spark.epochal.orders.sinks": "archive, copy",
+    "spark.epochal.orders.commit": "eager",
+    "spark.epochal.orders.max_pending": "3",
+    "spark.epochal.orders.settle_timeout": "2.5",
+    "spark.epochal.orders.archive.type": "files",
+    "spark.epochal.orders.archive.path": "/data/archive",
+    "spark.epochal.orders.archive.format": "csv",
+    "spark.epochal.orders.archive.bucket_by": "region, hour(ts, Europe/Berlin)",
+    "spark.epochal.orders.archive.options.header": "true",
+    "spark.epochal.orders.copy.type": "files",
+    "spark.epochal.orders.copy.path": "/data/copy",
+    "spark.epochal.payments.sinks": "ignored",
+    "spark.app.name": "ignored",
+}
+
+
+def test_every_sink_that_is_named_takes_part() -> None:
+    writer = writer_from_settings(GOOD, "orders")
+
+    assert [sink.name for sink in writer.sinks] == ["archive", "copy"]
+    assert "format='csv'" in repr(writer.sinks[0])
+    assert "eager" in repr(writer)
+
+
+def test_buckets_are_columns_and_units_of_time() -> None:
+    found = parse_buckets(" region , day(ts),hour(at, Europe/Berlin)")
+
+    assert found == ["region", TimeBucket("ts", "day"), TimeBucket("at", "hour", timezone="Europe/Berlin")]
+
+
+def test_all_that_is_wrong_comes_in_one_error_with_the_nearest_right_names() -> None:
+    settings = {
+        "spark.epochal.orders.sinks": "archive,copy,third",
+        "spark.epochal.orders.comit": "eager",
+        "spark.epochal.orders.max_pending": "many",
+        "spark.epochal.orders.archive.type": "files",
+        "spark.epochal.orders.archive.path": "/data",
+        "spark.epochal.orders.archive.fromat": "csv",
+        "spark.epochal.orders.copy.type": "fils",
+        "spark.epochal.orders.third.type": "files",
+        "spark.epochal.orders.third.max_rows_per_file": "1e3",
+        "spark.epochal.orders.arcive.compression": "gzip",
+    }
+
+    with pytest.raises(OptionError) as caught:
+        writer_from_settings(settings, "orders")
+
+    text = str(caught.value)
+    assert "did you mean 'commit'?" in text
+    assert "spark.epochal.orders.max_pending='many': must be a whole number" in text
+    assert "did you mean 'format'?" in text
+    assert "did you mean 'files'?" in text
+    assert "spark.epochal.orders.third.path: missing" in text
+    assert "spark.epochal.orders.third.max_rows_per_file='1e3': must be a whole number" in text
+    assert "did you mean 'archive'?" in text
+    assert len(caught.value.faults) == 7
+
+
+def test_faults_of_the_sink_and_of_the_writer_carry_their_setting() -> None:
+    settings = {
+        "spark.epochal.orders.sinks": "archive",
+        "spark.epochal.orders.commit": "lazy",
+        "spark.epochal.orders.archive.type": "files",
+        "spark.epochal.orders.archive.path": "/data",
+        "spark.epochal.orders.archive.format": "parqet",
+        "spark.epochal.orders.archive.bucket_by": "hour(ts, Mars/Olympus)",
+    }
+
+    with pytest.raises(OptionError) as caught:
+        writer_from_settings(settings, "orders")
+
+    assert "spark.epochal.orders.archive.bucket_by='hour(ts, Mars/Olympus)'" in str(caught.value)
+    assert "commit='lazy'" in str(caught.value)
+
+
+def test_a_stream_that_has_no_sinks_gets_the_nearest_one_that_has() -> None:
+    with pytest.raises(OptionError, match="did you mean 'orders'"):
+        writer_from_settings(GOOD, "order")
+
+
+def test_a_sink_cannot_have_the_name_of_a_writers_option() -> None:
+    settings = {
+        "spark.epochal.s.sinks": "cache",
+        "spark.epochal.s.cache.type": "files",
+        "spark.epochal.s.cache.path": "/d",
+    }
+
+    with pytest.raises(OptionError, match="name of a writer's option"):
+        writer_from_settings(settings, "s")

@@ -1,0 +1,73 @@
+"""What an EpochWriter can be made of, and the public face."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import epochal
+from epochal import EpochWriter, OptionError, RollingFileSink
+
+
+def test_all_faults_of_a_writer_come_in_one_error() -> None:
+    with pytest.raises(OptionError) as caught:
+        EpochWriter(
+            RollingFileSink("a"),
+            RollingFileSink("b"),
+            "not a sink",  # type: ignore[arg-type]  # that is the point
+            commit="egaer",
+            max_pending=0,
+            settle_timeout=-1,
+            adopt="41",
+            new="x@y",
+            journal="",
+        )
+
+    text = str(caught.value)
+    assert len(caught.value.faults) == 8
+    assert "'files' is the name of several" in text
+    assert "did you mean 'eager'?" in text
+    assert "'not a sink' is not a sink" in text
+
+
+def test_a_writer_needs_a_sink() -> None:
+    with pytest.raises(OptionError, match="give one at least"):
+        EpochWriter()
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(epochal.__all__) == [
+        "BadRows",
+        "DataLost",
+        "EpochQuery",
+        "EpochWriter",
+        "EpochalError",
+        "FencedOut",
+        "ForeignTarget",
+        "JournalCorrupt",
+        "JournalLost",
+        "NotSettled",
+        "OffsetsChanged",
+        "OptionError",
+        "Participant",
+        "PublishedEpoch",
+        "Refused",
+        "Rewound",
+        "RollingFileSink",
+        "TimeBucket",
+        "UnsupportedQuery",
+        "__version__",
+        "published",
+        "session",
+    ]
+    assert all(hasattr(epochal, name) for name in epochal.__all__)
+
+
+def test_importing_epochal_does_not_load_spark() -> None:
+    code = "import sys, epochal.testing; print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j')])"
+
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout.strip() == "[]"
