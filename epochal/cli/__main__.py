@@ -1,0 +1,7 @@
+"""``python -m epochal.cli``."""
+
+import sys
+
+from epochal.cli.commands import main
+
+sys.exit(main())

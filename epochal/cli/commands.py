@@ -1,0 +1,163 @@
+"""Arguments, exit codes, and errors as one clear message."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from epochal._version import __version__
+from epochal.cli.text import paint
+from epochal.txn.errors import EpochalError, NotSettled
+
+AWAY = 1
+REFUSED = 2
+INTERRUPTED = 130
+
+EXAMPLES = """examples:
+  epochal status  checkpoints/orders            where the stream and each of its sinks stand
+  epochal status  checkpoints/orders --json     the same for machines
+  epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal gc      checkpoints/orders            what could be removed, and what must stay and why
+  epochal gc      checkpoints/orders --yes      remove it
+  epochal demo                                  exactly-once under kill -9, shown in a minute
+
+CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
+exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    options = parser().parse_args(arguments)
+    verbose = getattr(options, "verbose", False)
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        return _run(options)
+    except NotSettled as fault:
+        return _fail(fault, AWAY, verbose=verbose)
+    except EpochalError as fault:
+        return _fail(fault, REFUSED, verbose=verbose)
+    except BrokenPipeError:
+        # The reader of our output has seen enough; the interpreter must not try to flush it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as fault:
+        return _fail(fault, AWAY, verbose=verbose)
+    except KeyboardInterrupt:
+        print("interrupted; what is decided stays decided", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Each command loads only what it needs: `status` must not pay for Spark.
+    match options.command:
+        case "status":
+            from epochal.cli import status
+
+            return status.run(options.checkpoint, options.journal, as_json=options.json)
+        case "recover":
+            from epochal.cli import recover
+
+            return recover.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
+        case "gc":
+            from epochal.cli import gc
+
+            return gc.run(
+                options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
+            )
+        case _:
+            from epochal.cli import demo
+
+            return demo.run(
+                epochs=options.epochs,
+                rows=options.rows,
+                kills=options.kills,
+                keep=options.keep,
+                timeout=options.timeout,
+                as_json=options.json,
+            )
+
+
+def _fail(fault: Exception, code: int, *, verbose: bool) -> int:
+    if verbose:
+        traceback.print_exception(fault)
+    print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="for machines")
+    # Accepted before and after the command; SUPPRESS keeps the one that is absent from undoing the other.
+    verbose = argparse.ArgumentParser(add_help=False)
+    verbose.add_argument(
+        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="show the log, and traces of errors"
+    )
+    stream = argparse.ArgumentParser(add_help=False)
+    stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
+    stream.add_argument("--journal", metavar="J", help="where the journal is, if EpochWriter was given journal=")
+
+    whole = argparse.ArgumentParser(
+        prog="epochal",
+        description="Exactly-once sinks for PySpark Structured Streaming.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[verbose],
+    )
+    whole.add_argument("--version", action="version", version=f"epochal {__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    about = "where a stream and its sinks stand; reads only"
+    commands.add_parser("status", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
+    recover = commands.add_parser(
+        "recover", parents=[stream, common, verbose], help=about, description=about.capitalize()
+    )
+    recover.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="how long to wait for a store (60)"
+    )
+    about = "list, and with --yes remove, what dead drivers left behind"
+    collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    collect.add_argument("--yes", action="store_true", help="remove it; without this nothing is changed")
+    collect.add_argument(
+        "--fence",
+        action="store_true",
+        help="count the newest driver as dead too; with --yes one that still runs is stopped",
+    )
+    about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
+    demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=about.capitalize())
+    demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
+    demo.add_argument("--epochs", type=_number(8), default=12, metavar="N", help="how many epochs (12)")
+    demo.add_argument("--rows", type=_number(1), default=2000, metavar="N", help="orders in each epoch (2000)")
+    demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
+    demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")
+    return whole
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds, 0 or more")
+    return value
+
+
+def _number(least: int) -> Callable[[str], int]:
+    """A whole number, not below a limit."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number, {least} or more")
+        return int(text)
+
+    return parse

@@ -1,0 +1,67 @@
+"""``epochal recover``: finish what Spark has checkpointed, without the query.
+
+No generation is claimed: a driver that is alive goes on undisturbed, and both may commit the same
+epoch. What is in doubt stays as it is: only Spark's commits/N decides it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from epochal.cli.facts import in_doubt
+from epochal.cli.streams import Stream, open_stream
+from epochal.cli.text import counted, listed, paint
+from epochal.txn.model import Attempt, Json, Outcome
+from epochal.txn.plan import held
+from epochal.txn.recovery import Recovery
+from epochal.txn.settler import Settler
+
+
+def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
+    """Settle; NotSettled if a store stays away."""
+    stream = open_stream(checkpoint, journal)
+    progress = _Progress(stream, quiet=as_json)
+    recovery = Recovery(
+        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), told=progress.committed
+    )
+    Settler(recovery).settle(timeout)
+    view = stream.journal.read()
+    doubt = sorted({p.epoch for p in in_doubt(view, stream.checkpoint.committed())})
+    if as_json:
+        commits: list[Json] = list(progress.commits)
+        answer: dict[str, Json] = {
+            "checkpoint": stream.path,
+            "settled": True,
+            "commits": commits,
+            "done": view.done_through if view.done_through >= 0 else None,
+            "in_doubt": list(doubt),
+        }
+        print(json.dumps(answer, indent=2))
+        return 0
+    if not progress.commits:
+        print("nothing to do: every epoch that Spark has checkpointed is in every sink")
+    else:
+        print(paint(f"settled: {counted(len(progress.epochs), 'epoch')} finished", "green"))
+    if doubt:
+        print(f"epoch {listed(doubt)} left as it is: prepared, but not in commits/. The query's next start decides")
+    return 0
+
+
+class _Progress:
+    """Says what is done as it is done, and keeps it for the end."""
+
+    def __init__(self, stream: Stream, *, quiet: bool) -> None:
+        self.commits: list[dict[str, Json]] = []
+        self.epochs: set[int] = set()
+        self._quiet = quiet
+        waiting = held(stream.journal.read(), stream.checkpoint.committed())
+        if waiting and not quiet:
+            print(f"{counted(len(waiting), 'epoch')} to finish: {listed(waiting)}", flush=True)
+
+    def committed(self, attempt: Attempt, sink: str, outcome: Outcome) -> None:
+        self.epochs.add(attempt.epoch)
+        self.commits.append(
+            {"epoch": attempt.epoch, "generation": attempt.generation, "sink": sink, "outcome": outcome.value}
+        )
+        if not self._quiet:
+            print(f"  epoch {attempt.epoch}  {sink}  {outcome.value}", flush=True)

@@ -1,0 +1,85 @@
+"""Plain text for people: aligned tables, sizes, and colours where a terminal shows them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from typing import TextIO
+
+CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether colours help there; https://no-color.org is heeded."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """The text in a style, or as it is where colours would only be noise."""
+    if not text or not has_colours(stream or sys.stdout):
+        return text
+    return f"\033[{CODES[style]}m{text}\033[0m"
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> str:
+    """An aligned table; the columns named in `right` are set flush right.
+
+    >>> print(table(["SINK", "EPOCH"], [["files", "7"], ["lake", "12"]], right=["EPOCH"]))
+    SINK   EPOCH
+    files      7
+    lake      12
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    lines = []
+    for number, row in enumerate((headers, *rows)):
+        cells = [
+            cell.rjust(width) if header in right else cell.ljust(width)
+            for header, cell, width in zip(headers, row, widths, strict=True)
+        ]
+        line = "  ".join(cells).rstrip()
+        lines.append(paint(line, "bold") if number == 0 else line)
+    return "\n".join(lines)
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one a line.
+
+    >>> print(facts([("journal", "/data/j"), ("base", "0")]))
+    journal  /data/j
+    base     0
+    """
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{paint(name.ljust(width), 'dim')}  {value}" for name, value in pairs)
+
+
+def size(count: int) -> str:
+    """A number of bytes.
+
+    >>> size(512), size(20_480), size(3_500_000)
+    ('512 bytes', '20.5 kB', '3.5 MB')
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "epoch"), counted(2, "epoch")
+    ('1 epoch', '2 epochs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Epoch numbers as people say them.
+
+    >>> listed([7]), listed([7, 8, 9]), listed([7, 9])
+    ('7', '7 to 9', '7, 9')
+    """
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,110 @@
+"""Streams in any state, without Spark, and the commands run on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from epochal.cli import main
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.testing import DirectoryParticipant, StandInQuery
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
+from epochal.txn.model import Attempt, Json
+
+QUERY = "1f0c9a2e-0000-4000-8000-000000000000"
+ROWS: tuple[Json, ...] = ("a", "b", "c")
+
+
+@dataclass
+class Answer:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Scene:
+    """One checkpoint, its journal and its targets in a folder."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root = root
+        self.checkpoint = root / "checkpoint"
+        self._capsys = capsys
+        self._files = LocalFiles(sync=False)
+        self._query: StandInQuery[Sequence[Json]] = StandInQuery(self._files, str(self.checkpoint), query_id=QUERY)
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self._files, str(self.checkpoint / "epochal"))
+
+    def target(self, name: str = "directory") -> DirectoryParticipant:
+        return DirectoryParticipant(str(self.root / name), name=name, files=self._files)
+
+    def driver(self, *targets: DirectoryParticipant, eager: bool = False) -> Coordinator[Sequence[Json]]:
+        """A driver that has just started."""
+        coordinator = Coordinator(
+            journals=lambda number: Journal(
+                self._files, str(self.checkpoint / "epochal") + ("" if number == 1 else f"~{number}")
+            ),
+            checkpoint=SparkCheckpoint(self._files, str(self.checkpoint)),
+            participants=targets or (self.target(),),
+            eager=eager,
+            version="0.0.0",
+        )
+        coordinator.begin()
+        return coordinator
+
+    def run(self, driver: Coordinator[Sequence[Json]], epochs: int) -> None:
+        """Let a driver finish its epochs up to a number."""
+        self._query.run(epochs, lambda _: ROWS, driver.run, driver.settle)
+
+    def prepare(self, driver: Coordinator[Sequence[Json]], epoch: int) -> None:
+        """Let a driver die between PREPARED and commits/N."""
+        self._files.create(str(self.checkpoint / "offsets" / str(epoch)), json.dumps({"epoch": epoch}).encode())
+        driver.run(epoch, ROWS)
+
+    def decide(self, driver: Coordinator[Sequence[Json]], epoch: int) -> None:
+        """Let a driver die between commits/N and the first commit of a sink."""
+        self.prepare(driver, epoch)
+        self._files.create(str(self.checkpoint / "commits" / str(epoch)), b"v1\n{}")
+
+    def stage(self, driver: Coordinator[Sequence[Json]], target: DirectoryParticipant, epoch: int) -> Attempt:
+        """Let a driver die between staging and PREPARED."""
+        attempt = Attempt(driver.lineage, epoch, driver.generation)
+        target.stage(attempt, ROWS, offsets="")
+        return attempt
+
+    def command(self, name: str, *options: str) -> Answer:
+        """Run ``epochal NAME CHECKPOINT ...``."""
+        return self.epochal(name, str(self.checkpoint), *options)
+
+    def epochal(self, *arguments: str) -> Answer:
+        self._capsys.readouterr()
+        code = main(arguments)
+        out, err = self._capsys.readouterr()
+        return Answer(code, out, err)
+
+    def disk(self) -> dict[str, bytes]:
+        """Every file there is."""
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def going_away(target: DirectoryParticipant | type[DirectoryParticipant]) -> Iterator[None]:
+    """A store that answers nothing but the first question; a class stands for all of them."""
+    with patch.object(target, "commit", side_effect=ConnectionRefusedError("nobody listens")):
+        yield

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from epochal._version import __version__
+from epochal.cli import main, streams, text
+from epochal.testing import DirectoryParticipant
+from tests.cli.scene import Scene
+
+ON_STREAMS = ("status", "recover", "gc")
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_folder_that_is_not_there_is_one_line_and_exit_code_2(scene: Scene, command: str) -> None:
+    answer = scene.epochal(command, str(scene.root / "nowhere"))
+
+    assert answer.code == 2
+    assert answer.err.startswith("epochal: ")
+    assert "there is no such folder" in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (scene.root / "nowhere").exists()
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_folder_that_is_no_checkpoint_is_refused(scene: Scene, command: str) -> None:
+    foreign = scene.root / "foreign"
+    foreign.mkdir()
+    (foreign / "notes.txt").write_text("hello")
+
+    answer = scene.epochal(command, str(foreign))
+
+    assert answer.code == 2
+    assert "is not the checkpoint of a streaming query" in answer.err
+    assert [path.name for path in foreign.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_checkpoint_that_epochal_never_wrote_is_refused(scene: Scene, command: str) -> None:
+    answer = scene.command(command)
+
+    assert answer.code == 2
+    assert "epochal has not run on this checkpoint" in answer.err
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_torn_record_is_named(scene: Scene, command: str) -> None:
+    scene.run(scene.driver(), 1)
+    torn = scene.checkpoint / "epochal" / "e000000000000.done.json"
+    torn.write_bytes(torn.read_bytes()[:20])
+
+    answer = scene.command(command)
+
+    assert answer.code == 2
+    assert str(torn) in answer.err
+    assert "torn" in answer.err
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_foreign_file_in_the_journal_is_named(scene: Scene, command: str) -> None:
+    scene.run(scene.driver(), 1)
+    (scene.checkpoint / "epochal" / "readme.md").write_text("hello")
+
+    answer = scene.command(command)
+
+    assert answer.code == 2
+    assert "readme.md" in answer.err
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_another_checkpoints_journal_is_refused(
+    scene: Scene, command: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    scene.decide(scene.driver(), 0)
+    shutil.copytree(scene.checkpoint, other / "checkpoint")
+    metadata = other / "checkpoint" / "metadata"
+    metadata.write_text('{"id": "another"}')
+
+    answer = scene.epochal(command, str(other / "checkpoint"))
+
+    assert answer.code == 2
+    assert "the checkpoint belongs to another" in answer.err
+    assert scene.target().rows() == []
+
+
+def test_verbose_shows_the_trace_and_may_stand_on_either_side(scene: Scene) -> None:
+    nowhere = str(scene.root / "nowhere")
+
+    assert "Traceback" not in scene.epochal("status", nowhere).err
+    assert "Traceback" in scene.epochal("-v", "status", nowhere).err
+    assert "Traceback" in scene.epochal("status", "-v", nowhere).err
+
+
+def test_version_and_help_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"epochal {__version__}\n"
+
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    for command in (*ON_STREAMS, "demo"):
+        assert f"epochal {command}" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["status"], ["unknown"], ["recover", "x", "--timeout", "soon"], ["demo", "--kills", "2"], ["gc", "x", "--no"]],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "usage: epochal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ON_STREAMS)
+def test_a_hadoop_uri_starts_spark_and_a_local_path_does_not(
+    scene: Scene, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.run(scene.driver(), 1)
+    started: list[str] = []
+    monkeypatch.setattr(streams, "start_spark", started.append)
+
+    assert scene.command(command).code == 0
+    assert started == []
+    answer = scene.epochal(command, "hdfs://nowhere/checkpoint")
+    assert started == ["hdfs://nowhere/checkpoint"]
+    assert answer.code == 2  # the stand-in started nothing
+    assert "start a SparkSession" in answer.err
+
+
+def test_a_sink_on_hadoop_starts_spark_only_when_it_is_needed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = scene.target()
+    description = {**target.describe(), "target": "hdfs://nowhere/orders"}
+    monkeypatch.setattr(target, "describe", lambda: description)
+    scene.run(scene.driver(target), 1)
+    started: list[str] = []
+    monkeypatch.setattr(streams, "start_spark", started.append)
+
+    scene.command("recover")  # nothing waits, so no sink is asked
+
+    assert started == []
+
+
+def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> object:
+            return lambda description: DirectoryParticipant("elsewhere", name=str(description["name"]))
+
+    asked: list[tuple[str, str]] = []
+
+    def points(*, group: str, name: str) -> list[Point]:
+        asked.append((group, name))
+        return [Point()]
+
+    monkeypatch.setattr(streams, "entry_points", points)
+
+    built = streams.build({"type": "directory", "name": "orders", "target": "here"})
+
+    assert asked == [("epochal.participants", "directory")]
+    assert built.describe()["target"] == "elsewhere"
+
+
+@pytest.mark.parametrize("kind", sorted(streams.BUILT_IN))
+def test_what_is_built_in_needs_no_installation(kind: str, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
+    monkeypatch.setattr(streams, "entry_points", lambda **_: [])
+    description = {"type": kind, "name": "orders", "target": str(scene.root / "orders"), "format": "json"}
+
+    built = streams.build(description)
+
+    assert built.name == "orders"
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_and_no_color_turns_them_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+
+    assert text.paint("settled", "green", terminal) == "\033[32msettled\033[0m"  # type: ignore[arg-type]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert text.paint("settled", "green", terminal) == "settled"  # type: ignore[arg-type]

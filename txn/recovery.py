@@ -1,0 +1,249 @@
+"""Settling and clearing without a driver: what `epochal recover` and `epochal gc` stand on.
+
+Neither claims a generation unless asked to (`fence`), so a driver that is alive is not disturbed:
+whatever is decided may be carried out by anybody, at any time, several at once.
+
+Sinks are rebuilt from the descriptions in the generations' records. A path may have been changed
+between two starts, so each attempt goes to the sink that its own generation staged it in.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.coordinator import CommitFailed, Coordinator, clear
+from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.journal import Journal
+from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.participant import Participant
+from epochal.txn.plan import Sweep, held, sweep
+from epochal.txn.records import canonical
+from epochal.txn.states import State
+from epochal.txn.view import View
+
+Build: TypeAlias = Callable[[Mapping[str, Json]], Participant[Any]]
+Told: TypeAlias = Callable[[Attempt, str, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a sink keeps its epochs: the same name with another target is another place."""
+
+    sink: str
+    kind: str
+    target: str
+
+
+class Sinks:
+    """Every sink that the generations of a journal describe, each built when it is first needed."""
+
+    def __init__(self, view: View, build: Build) -> None:
+        self._build = build
+        self._built: dict[Place, Participant[Any]] = {}
+        self._descriptions: dict[Place, dict[str, Json]] = {}
+        self._by_generation: dict[int, dict[str, Place]] = {}
+        for number, record in sorted(view.generations.items()):
+            self._by_generation[number] = {}
+            for name, description in record.sinks.items():
+                place = _place(name, description)
+                self._by_generation[number][name] = place
+                # The newest description of a place wins: a host may have moved, the rows have not.
+                self._descriptions[place] = description if isinstance(description, dict) else {}
+
+    def places(self) -> list[Place]:
+        """Every place, those of the newest generations first."""
+        newest_first = sorted(self._by_generation, reverse=True)
+        return list(dict.fromkeys(p for g in newest_first for p in self._by_generation[g].values()))
+
+    def current(self) -> dict[str, Place]:
+        """The places of the newest generation, by sink."""
+        return self._by_generation[max(self._by_generation)] if self._by_generation else {}
+
+    def of(self, generation: int, sink: str) -> list[Place]:
+        """Where a generation kept a sink's epochs; if its record is gone, wherever the sink ever was."""
+        if generation in self._by_generation:
+            place = self._by_generation[generation].get(sink)
+            return [place] if place else []
+        return [place for place in self.places() if place.sink == sink]
+
+    def at(self, place: Place) -> Participant[Any]:
+        """The participant of a place."""
+        if place not in self._built:
+            self._built[place] = self._build(self._descriptions[place])
+        return self._built[place]
+
+
+class Routed:
+    """All the sinks that ever had one name, as one participant: an attempt goes where it was staged."""
+
+    def __init__(self, name: str, sinks: Sinks, told: Told) -> None:
+        self._name = name
+        self._sinks = sinks
+        self._told = told
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def describe(self) -> dict[str, Json]:
+        raise NotImplementedError("a recovery starts no generation")
+
+    def open(self, lineage: str) -> Memory:
+        raise NotImplementedError("a recovery starts no generation")
+
+    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+        raise NotImplementedError("a recovery starts no generation")
+
+    def stage(self, attempt: Attempt, rows: Any, *, offsets: str) -> Staged:
+        raise NotImplementedError("a recovery stages nothing")
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        places = self._sinks.of(attempt.generation, self._name)
+        if not places:
+            raise Refused(
+                f"epoch {attempt.epoch}: generation {attempt.generation} staged it for sink {self._name!r}, which its "
+                "record in the journal does not describe. Nothing was changed; restore the journal from a copy"
+            )
+        outcome = self._sinks.at(places[0]).commit(attempt, handle)
+        self._told(attempt, self._name, outcome)
+        return outcome
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        for place in self._sinks.of(attempt.generation, self._name):
+            self._sinks.at(place).abort(attempt, handle)
+
+    def leftovers(self, lineage: str) -> list[Attempt]:
+        raise NotImplementedError("see epochal.txn.recovery.leftovers")
+
+
+class Recovery(Coordinator[Any]):
+    """A coordinator without a generation: it settles what is decided and starts nothing.
+
+    What would make a start refuse makes it refuse too, as far as it concerns the sinks that wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        journals: Callable[[int], Journal],
+        checkpoint: Checkpoint,
+        sinks: Sinks,
+        told: Told,
+    ) -> None:
+        names = dict.fromkeys(place.sink for place in sinks.places())
+        super().__init__(
+            journals=journals, checkpoint=checkpoint, participants=[Routed(name, sinks, told) for name in names]
+        )
+        self._sinks = sinks
+        check_belongs(self._journal, self._query)
+
+    def settle(self) -> None:
+        """Check the sinks that wait, then bring every decided epoch to done."""
+        before = self._journal.read()
+        for epoch, place in self._waiting(before):
+            try:
+                memory = self._sinks.at(place).open(self.lineage)
+            except EpochalError:
+                raise
+            except Exception as fault:
+                raise CommitFailed(place.sink, epoch, fault) from fault
+            evidence = Evidence(
+                lineage=self.lineage,
+                before=before,
+                memories={place.sink: memory},
+                committed=self._checkpoint.committed(),
+                after=self._journal.read(),
+            )
+            judge(evidence, Choices())
+        super().settle()
+
+    def _waiting(self, view: View) -> list[tuple[int, Place]]:
+        """The sinks that decided epochs wait for, each with the first such epoch."""
+        found: dict[Place, int] = {}
+        for epoch in held(view, self._checkpoint.committed()):
+            winner = view.winner(epoch)
+            attempts = [winner] if winner else view.prepared(epoch).values()
+            for attempt in attempts:
+                for sink in attempt.sinks:
+                    for place in self._sinks.of(attempt.generation, sink):
+                        found.setdefault(place, epoch)
+        return [(epoch, place) for place, epoch in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Staged data that a sink still has, and what the rules say about it."""
+
+    place: Place
+    attempt: Attempt
+    state: State
+    verdict: Sweep
+
+
+def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Leftover]:
+    """What one sink still has. `newest` and later generations may be alive."""
+    return [
+        Leftover(place, a, view.state(a.epoch, a.generation), sweep(view, a, newest=newest))
+        for a in sorted(sinks.at(place).leftovers(lineage))
+    ]
+
+
+def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Attempt]:
+    """Remove what the rules allow of one sink's leftovers; seal before delete."""
+    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest)
+
+
+def fence(journal: Journal, *, version: str = "") -> int:
+    """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step."""
+    while True:
+        latest = journal.read().latest
+        if latest is None or latest.closed:
+            raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
+        number = latest.generation + 1
+        driver: dict[str, Json] = {"host": platform.node(), "pid": os.getpid(), "epochal": version, "fence": True}
+        if journal.claim(replace(latest, generation=number, driver=driver, at=journal.now())):
+            return number
+
+
+def check_belongs(journal: Journal, query: str) -> None:
+    """Refuse a journal that is empty or another checkpoint's."""
+    latest = journal.read().latest
+    if latest is None:
+        raise Refused(
+            f"{journal.path} holds no journal: epochal has not run on this checkpoint, or its journal is kept "
+            "elsewhere (EpochWriter's journal=)"
+        )
+    if latest.query != query:
+        raise Refused(
+            f"{journal.path} is the journal of query {latest.query}, the checkpoint belongs to {query}. Nothing was "
+            "written"
+        )
+
+
+def incarnations(journals: Callable[[int], Journal]) -> Iterator[Journal]:
+    """Every journal of a query: those that were closed, then the one in use."""
+    number = 1
+    while True:
+        journal = journals(number)
+        yield journal
+        latest = journal.read().latest
+        if latest is None or not latest.closed:
+            return
+        number += 1
+
+
+def _place(sink: str, description: Json) -> Place:
+    if not isinstance(description, dict):
+        return Place(sink, "", "")
+    target = description.get("target")
+    return Place(sink, str(description.get("type", "")), target if isinstance(target, str) else _spelled(description))
+
+
+def _spelled(description: dict[str, Json]) -> str:
+    return canonical(description).decode("ascii")
