@@ -52,7 +52,6 @@ class Run:
         settle_timeout: float,
     ) -> None:
         self.binding = binding
-        self.failure: BaseException | None = None
         self._settle_timeout = settle_timeout
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         coordinator = Coordinator(
@@ -63,7 +62,9 @@ class Run:
             choices=choices,
             version=__version__,
         )
-        self._settler: Settler[DataFrame] = Settler(coordinator, max_pending=max_pending)
+        self._settler: Settler[DataFrame] = Settler(
+            coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
+        )
         self._listener: _Wake | None = None
         coordinator.begin()
         # What earlier generations decided is settled by the first batch, or by this thread if none comes.
@@ -86,7 +87,7 @@ class Run:
 
     def settle(self, timeout: float | None = None) -> None:
         """Bring every decided epoch to done."""
-        if isinstance(self._settler.failure, EpochalError):
+        if self._settler.failure is not None:
             raise self._settler.failure
         self._settler.settle(self._settle_timeout if timeout is None else timeout)
 
@@ -109,6 +110,12 @@ class Run:
         except (EpochalError, OSError) as fault:
             log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
         self.close()
+
+    def _stop_query(self) -> None:
+        """Rows are gone or another driver has taken over: an idle query must not go on as if all were well."""
+        query = self.binding.session.streams.get(self.binding.query_id)
+        if query is not None and query.runId == self.binding.run_id:
+            query.stop()
 
     def close(self) -> None:
         """No more events."""

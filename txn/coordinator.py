@@ -122,6 +122,8 @@ class Coordinator(Generic[Rows]):
         self.check_fence(self._journal.read())
         if self._eager:
             self._journal.decide(epoch, self.generation)
+            # Another generation may have been first; Spark may only go on with the offsets that won.
+            self._check_replay(self._journal.read(), epoch, offsets)
         return Ran.STAGED if staged or not self._participants else Ran.SKIPPED
 
     def settle(self) -> None:

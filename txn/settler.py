@@ -47,18 +47,20 @@ class Settler(Generic[Rows]):
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
         self.coordinator = coordinator
         self._max_pending = max_pending
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._sleep = sleep
+        self._on_failure = on_failure
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._held_since: float | None = None
-        self.failure: BaseException | None = None  # what ended the background thread
+        self.failure: EpochalError | None = None  # what ended the background thread
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called."""
@@ -142,7 +144,9 @@ class Settler(Generic[Rows]):
             except EpochalError as fault:
                 # Not for waiting. The next batch, or whoever waits for the query, raises it.
                 self.failure = fault
-                log.error("settling stopped", extra={"error": str(fault)})
+                log.error("settling stopped: %s", fault)
+                if self._on_failure is not None:
+                    self._on_failure(fault)
                 return
 
     def _raise_failure(self) -> None:
