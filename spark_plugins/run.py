@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("epochal")
+
+EVENTS_TIMEOUT = 5000  # milliseconds that the end of the interpreter waits for Spark's events
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
@@ -166,3 +170,15 @@ def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Jo
 def _settle_at_exit() -> None:
     for run in list(_runs):
         run.retire()
+    _let_events_arrive()
+
+
+def _let_events_arrive() -> None:
+    """Wait for Spark's listener bus: an event that finds Python gone is a page of Java errors."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return
+    try:
+        context._jsc.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT)
+    except (Py4JError, OSError) as fault:
+        log.debug("events were left in Spark's listener bus", extra={"error": repr(fault)})
