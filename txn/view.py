@@ -67,6 +67,8 @@ class View:
 
     def state(self, epoch: int, generation: int) -> State:
         """Where one attempt stands; an illegal history is JournalCorrupt."""
+        if epoch <= self.floor:
+            return State.LOST  # what won is visible; records that a stalled driver has made since tell no story
         what = f"epoch {epoch}, generation {generation}"
         record = self.attempts.get(epoch, {}).get(generation)
         if record is None:

@@ -1,0 +1,43 @@
+"""The full search: three driver starts over two epochs, every interleaving, in every mode.
+
+What is exhaustive and what is bounded is said in ``tests/txn/test_explorer.py``. On one core the
+first three take about 15 seconds each; with compaction, which makes every record that is folded
+away a step of its own, the search is five times as large.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.txn.explorer import Explorer
+from tests.txn.world import Setting
+
+
+def explore(setting: Setting) -> int:
+    explored = Explorer(setting, print).run()
+    print(setting, explored)
+    return explored.states
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(starts=3, epochs=2),
+        Setting(starts=3, epochs=2, eager=True),
+        Setting(starts=3, epochs=2, begin_first=True),
+    ],
+    ids=str,
+)
+def test_no_order_of_three_starts_and_two_epochs_breaks_the_promise(setting: Setting) -> None:
+    assert explore(setting) > 100_000
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("eager", [False, True])
+def test_no_order_breaks_the_promise_while_the_journal_is_compacted(eager: bool) -> None:
+    assert explore(Setting(starts=3, epochs=2, compacted=True, eager=eager)) > 1_000_000
+
+
+@pytest.mark.matrix
+def test_no_order_of_two_starts_and_four_epochs_breaks_the_promise() -> None:
+    assert explore(Setting(starts=2, epochs=4, compacted=True)) > 100_000

@@ -1,0 +1,263 @@
+"""A driver as a step machine: the real coordinator, stopped in front of each of its operations.
+
+A driver is a deterministic function of the results of its operations. To advance it by one, its
+code is run again from the start of its phase with the results so far; at the first operation that
+has no result yet, `Suspend` unwinds it. No threads, so every order can be tried and repeated.
+
+What Spark does is part of the driver. Its phases, for each epoch the last five::
+
+    start ─> plan ─> begin ─> before ─> run ─> checkpoint ─> after ─> ended
+             no epoch left: ─> last ─> ended    fenced, or commits/N was there: ─> last ─> ended
+
+`before`, `after` and `last` settle, and in eager mode so does `inside`, between run and checkpoint.
+A phase hands the next one only its epoch and generation: the coordinator keeps nothing else that
+counts (its journal caches files that never change).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, TypeAlias
+
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import FencedOut, OffsetsChanged
+from epochal.txn.view import View
+from tests.txn.world import (
+    CompactedJournal,
+    JournalFolder,
+    Operation,
+    Setting,
+    SharedCheckpoint,
+    SharedJournal,
+    SharedStore,
+)
+
+logging.getLogger("epochal").addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A driver between two phases."""
+
+    phase: str
+    epoch: int = 0
+    generation: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A driver in front of an operation."""
+
+    place: Place
+    past: tuple[Any, ...]
+    operation: Operation
+    key: tuple[Any, ...]  # what its future depends on
+
+
+class Suspend(BaseException):
+    """The driver has come to an operation that has no result yet."""
+
+
+def advance(setting: Setting, place: Place, past: tuple[Any, ...]) -> Waiting | Place:
+    """Run a driver from the start of a phase until it waits for an operation or has ended."""
+    while True:
+        if place.phase in ("ended", "broken"):
+            return place
+        replay = Replay(past)
+        try:
+            place = _PHASES[place.phase](setting, replay, place)
+        except Suspend:
+            assert replay.waits_for is not None
+            key = replay.key if setting.reduced else past
+            return Waiting(place, past, replay.waits_for, (place, replay.waits_for, key))
+        except Exception as fault:  # noqa: BLE001 - whatever it is, the explorer reports it
+            place = Place("broken", error=f"{type(fault).__name__}: {fault}")
+        past = ()
+
+
+class Replay:
+    """Answers operations from the past; suspends at the first new one."""
+
+    def __init__(self, past: tuple[Any, ...]) -> None:
+        self._past = past
+        self._next = 0
+        self._last: dict[str, Any] = {}  # what a call holds while its other arguments are made, no frame shows
+        self.waits_for: Operation | None = None
+        self.key: tuple[Any, ...] = ()
+
+    def ask(self, *operation: Any) -> Any:
+        if operation == ("names",) and sys._getframe(2).f_code.co_name == "current_journal":
+            return ()  # it looks for a closed journal, and nobody closes any here
+        if self._next < len(self._past):
+            self._next += 1
+            result = self._last[operation[0]] = self._past[self._next - 1]
+            return result
+        if self.waits_for is None:  # else: code that cleans up while Suspend passes through it
+            self.waits_for = operation
+            self.key = tuple(_stack(sys._getframe(1), operation[0], self._last))
+        raise Suspend
+
+    def coordinator(self, setting: Setting, generation: int) -> Coordinator[None]:
+        kind = CompactedJournal if setting.compacted else SharedJournal
+        journal = kind(JournalFolder(self.ask))
+        made: Coordinator[None] = Coordinator(
+            journals=lambda incarnation: journal,
+            checkpoint=SharedCheckpoint(self.ask),
+            participants=[SharedStore(self.ask)],
+            eager=setting.eager,
+            retain=1 if setting.compacted else 0,
+        )
+        made.generation = generation
+        return made
+
+
+def _start(setting: Setting, replay: Replay, place: Place) -> Place:
+    """Spark reads commits/ to find the epoch to go on with."""
+    epoch = replay.ask("committed") + 1
+    if epoch < setting.epochs:
+        return Place("plan", epoch, place.generation)
+    return Place("last" if place.generation else "begin", epoch, place.generation)
+
+
+def _plan(setting: Setting, replay: Replay, place: Place) -> Place:
+    replay.ask("plan", place.epoch)
+    return replace(place, phase="before" if place.generation else "begin")
+
+
+def _begin(setting: Setting, replay: Replay, place: Place) -> Place:
+    coordinator = replay.coordinator(setting, 0)
+    coordinator.begin()
+    if setting.begin_first:
+        return Place("start", 0, coordinator.generation)
+    return Place("before" if place.epoch < setting.epochs else "last", place.epoch, coordinator.generation)
+
+
+def _settle(setting: Setting, replay: Replay, place: Place) -> Place:
+    replay.coordinator(setting, place.generation).settle()
+    match place.phase:
+        case "before":
+            return replace(place, phase="run")
+        case "inside":
+            return replace(place, phase="checkpoint")
+        case "after" if place.epoch + 1 < setting.epochs:
+            return replace(place, phase="plan", epoch=place.epoch + 1)
+        case _:
+            return Place("ended")
+
+
+def _run(setting: Setting, replay: Replay, place: Place) -> Place:
+    try:
+        replay.coordinator(setting, place.generation).run(place.epoch, None)
+    except FencedOut:
+        return replace(place, phase="last")
+    except OffsetsChanged:
+        if not setting.compacted:
+            raise
+        return replace(place, phase="last")  # Spark read commits/ so long ago that the epoch has been folded away
+    return replace(place, phase="inside" if setting.eager else "checkpoint")
+
+
+def _checkpoint(setting: Setting, replay: Replay, place: Place) -> Place:
+    """Spark writes commits/N; if another driver has, it ends the query."""
+    created = replay.ask("checkpoint", place.epoch)
+    return replace(place, phase="after" if created else "last")
+
+
+_PHASES: dict[str, Callable[[Setting, Replay, Place], Place]] = {
+    "start": _start,
+    "plan": _plan,
+    "begin": _begin,
+    "before": _settle,
+    "run": _run,
+    "inside": _settle,
+    "checkpoint": _checkpoint,
+    "after": _settle,
+    "last": _settle,
+}
+
+
+Forget: TypeAlias = Callable[[str, dict[str, Any], dict[str, Any]], Any]
+
+
+def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> list[Any]:
+    """Where the code under test stands and what it holds there, without what no later line reads."""
+    found = []
+    while frame is not None and frame.f_code.co_filename != __file__:
+        module = frame.f_globals["__name__"]
+        if module != SharedStore.__module__:
+            live = FORGET.get(frame.f_code.co_name, _everything)(operation, frame.f_locals, last)
+            # A rule that a test has changed may hold anything anywhere.
+            known = last if not module.startswith("epochal.txn") else None
+            found.append((frame.f_code.co_name, frame.f_lasti, repr((live, known))))
+        frame = frame.f_back
+    return found
+
+
+def _everything(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return sorted((name, value) for name, value in held.items() if name != "self" and not callable(value))
+
+
+def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return held["self"].generation
+
+
+def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    if "evidence" in held:
+        return [memory.enrolled for memory in held["self"]._memories.values()]
+    if "before" not in held:
+        return ()
+    before = held["before"].latest is None, _done(held["before"])
+    match operation:
+        case "open":
+            return before
+        case "committed":
+            return before, held["self"]._memories
+        case _:
+            return before, held["self"]._memories, last["committed"]
+
+
+def _of_settle(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    match operation:
+        case "committed":
+            return ()  # the top of the loop: nothing of the last round counts
+        case "names":
+            return held["committed"]
+        case "offsets":
+            return held["committed"], held["view"]
+        case _:
+            return held["step"], _done(held["view"])
+
+
+def _of_finish(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return _everything(operation, {**held, "view": _done(held["view"])}, last)
+
+
+def _of_run(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return held.get("attempt", held.get("view"))
+
+
+def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return held.get("attempt"), held.get("verdict"), last.get("leftovers")
+
+
+def _done(view: View) -> Any:
+    """What the guard asks of its first look, and compaction of any."""
+    return view.floor, sorted(view.done)
+
+
+# Function -> what of its locals a later line reads, given the operation it waits for. A function
+# that is not listed keeps all of them: that costs time, never a state. `test_explorer` compares
+# the worlds reached with and without this.
+FORGET: dict[str, Forget] = {
+    "begin": _of_begin,
+    "_claim": _of_claim,
+    "settle": _of_settle,
+    "_finish": _of_finish,
+    "run": _of_run,
+    "clear": _of_clear,
+}
