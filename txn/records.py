@@ -31,7 +31,7 @@ from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Json, Staged
 
 FORMAT = 1
-_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|s\d{12}")
+_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|s\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,10 @@ def decode(path: str, name: str, data: bytes) -> Record:
         whole = json.loads(data)
         inner = whole["record"]
         version = inner["format"]
+        spelled = _spell(inner)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise JournalCorrupt(f"{path}: torn or foreign ({len(data)} bytes); restore it from a copy") from None
-    if _spell(inner) != data:
+    if spelled != data:
         raise JournalCorrupt(f"{path}: its checksum does not match its content; restore it from a copy")
     if version != FORMAT:
         raise JournalCorrupt(
@@ -179,8 +180,12 @@ def decode(path: str, name: str, data: bytes) -> Record:
             "run the newer epochal that wrote it"
         )
     record = _build(path, inner)
-    if record.name != name:
-        raise JournalCorrupt(f"{path}: holds the record {record.name}; it was copied or renamed by hand, move it away")
+    try:
+        own_name = record.name
+    except (ValueError, TypeError):
+        raise JournalCorrupt(f"{path}: the numbers in it are none; restore it from a copy") from None
+    if own_name != name:
+        raise JournalCorrupt(f"{path}: holds the record {own_name}; it was copied or renamed by hand, move it away")
     return record
 
 

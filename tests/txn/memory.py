@@ -1,0 +1,64 @@
+"""`Files` in a dict: quick, and with nothing of the machine in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from epochal.txn.files import Entry, walk
+
+
+class MemoryFiles:
+    """One file system of plain files; folders are whatever stands before a slash."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        if path in self.content:
+            return False
+        self.content[path] = data
+        return True
+
+    def read(self, path: str) -> bytes:
+        if any(other.startswith(path + "/") for other in self.content):
+            raise IsADirectoryError(path)
+        try:
+            return self.content[path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        start = len(path) + 1
+        return tuple(sorted({p[start:].partition("/")[0] for p in self.content if p.startswith(path + "/")}))
+
+    def list(self, path: str) -> list[Entry]:
+        found = []
+        for name in self.names(path):
+            length = self.length(f"{path}/{name}")
+            found.append(Entry(name, length or 0, length is None))
+        return found
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        return walk(self, path)
+
+    def length(self, path: str) -> int | None:
+        data = self.content.get(path)
+        return None if data is None else len(data)
+
+    def rename(self, source: str, target: str) -> None:
+        if target in self.content:
+            raise FileExistsError(target)
+        if source not in self.content:
+            raise FileNotFoundError(source)
+        self.content[target] = self.content.pop(source)
+
+    def make_folder(self, path: str) -> None:
+        """Folders need no making."""
+
+    def delete(self, path: str) -> None:
+        for other in list(self.content):
+            if other == path or other.startswith(path + "/"):
+                del self.content[other]
+
+    def sync(self, path: str) -> None:
+        """There is nothing more stable."""
