@@ -44,9 +44,7 @@ RECORDS: tuple[Record, ...] = (
         epoch=42,
         generation=3,
         offsets="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        sinks={
-            "files": {"handle": {"version": 1, "body": {"bytes": 1234567890, "käse": [None, True, 1.5]}}, "rows": 3}
-        },
+        sinks={"files": {"handle": {"version": 1, "body": {"bytes": 1234567890, "ö": [None, True, 1.5]}}, "rows": 3}},
         at=AT,
     ),
     Seal(epoch=42, generation=2, by=3, at=AT),
@@ -111,7 +109,7 @@ def test_prepared_and_seal_compete_for_one_name() -> None:
 
 
 @each_record
-@pytest.mark.parametrize("pattern", [0x01, 0x02, 0x10, 0x20, 0x80, 0xFF])
+@pytest.mark.parametrize("pattern", [0x01, 0x20, 0x80, 0xFF])
 def test_a_flipped_byte_is_corrupt(record: Record, pattern: int) -> None:
     whole = encode(record)
 
@@ -120,7 +118,7 @@ def test_a_flipped_byte_is_corrupt(record: Record, pattern: int) -> None:
 
 
 @each_record
-@pytest.mark.parametrize("byte", [b"e", b"0", b"9", b" ", b'"', b"\n", b"\x00"])
+@pytest.mark.parametrize("byte", [b"e", b"0", b" ", b'"'])
 def test_another_byte_is_corrupt(record: Record, byte: bytes) -> None:
     whole = encode(record)
 
@@ -191,7 +189,10 @@ def test_fields_that_no_epochal_writes_are_corrupt(inner: dict[str, Json]) -> No
     assert_corrupt("e000000000042.done.json", signed(inner))
 
 
-@pytest.mark.parametrize("name", ["README.txt", ".DS_Store", "e42.done.json", "g000003.json.bak", "g٠٠٠٠٠٣.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["README.txt", ".DS_Store", "e42.done.json", "g000003.json.bak", "g00000\N{ARABIC-INDIC DIGIT THREE}.json"],
+)
 def test_a_foreign_name_in_the_folder_is_an_error(name: str) -> None:
     message = assert_corrupt(name, encode(RECORDS[0]))
 
