@@ -1,0 +1,114 @@
+"""What must hold, read from the bare files with plain Python: nothing here asks the code under test,
+except that the journal must still be readable by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
+from integration_tests.spark.world import ROWS, Row, World, all_rows
+
+_KEPT = re.compile(r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}\.json)|(.*/)?_SUCCESS(-[^/]*)?")
+_PART = re.compile(r"(.*/)?part-(\d{12})-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
+
+
+def visible_files(target: Path) -> list[Path]:
+    """What any reader of the folder sees: names that begin with _ or . are passed over."""
+    found = []
+    for folder, folders, names in os.walk(target):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        found += [Path(folder, name) for name in names if not name.startswith(("_", "."))]
+    return sorted(found)
+
+
+def rows_in(file: Path) -> list[Row]:
+    """The rows of one published file."""
+    if file.suffix == ".parquet":
+        found = pq.ParquetFile(file).read().to_pylist()
+    else:
+        found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [(row["id"], row["epoch"], row["kind"], row["word"]) for row in found]
+
+
+def visible_rows(target: Path) -> Counter[Row]:
+    """Every row that a reader sees, with how often."""
+    return Counter(row for file in visible_files(target) for row in rows_in(file))
+
+
+def committed(world: World) -> set[int]:
+    """The epochs that Spark's commits/ has."""
+    return {int(name) for name in _names(world.checkpoint / "commits") if name.isdecimal()}
+
+
+def decided(world: World) -> set[int]:
+    """The epochs that the journal has decided; those that were folded away too."""
+    names = _names(world.journal)
+    folded = max((int(name[1:13]) for name in names if re.fullmatch(r"s\d{12}\.json", name)), default=-1)
+    return {*range(folded + 1), *(int(name[1:13]) for name in names if name.endswith(".decided.json"))}
+
+
+def early(world: World, seen: Iterable[int], *, eager: bool = False) -> set[int]:
+    """Epochs that were seen before they were decided. To be called after looking: a later decision is fair."""
+    return set(seen) - (decided(world) if eager else committed(world))
+
+
+def check_after_a_kill(world: World, *, eager: bool = False) -> None:
+    """Nothing is visible that is not decided, nothing twice, and no epoch before an earlier one is whole."""
+    for target in world.targets:
+        rows = visible_rows(target)
+        epochs = Counter(row[1] for row in rows.elements())
+
+        assert not early(world, epochs, eager=eager), f"{target.name} shows epochs before they are decided"
+        assert max(rows.values(), default=1) == 1, f"{target.name} shows rows twice"
+        assert sorted(epochs) == list(range(len(epochs))), f"{target.name} shows epochs {sorted(epochs)}"
+        assert all(epochs[e] == ROWS for e in range(len(epochs) - 1)), f"{target.name}: a torn epoch: {epochs}"
+
+
+def check_at_the_end(world: World, *, epochs: int) -> None:
+    """Every row once in every target, everything settled, and nothing left lying about."""
+    for target in world.targets:
+        assert visible_rows(target) == all_rows(epochs), target.name
+        assert leftovers(target) == [], target.name
+    assert committed(world) == set(range(epochs))
+    assert [name for name in _names(world.journal) if name.startswith(".")] == []
+    view = Journal(LocalFiles(), str(world.journal)).read()
+    assert view.waiting() == []
+    assert view.done_through == epochs - 1
+
+
+def leftovers(target: Path) -> list[str]:
+    """Files that are not meant to stay, and staging areas that are not gone."""
+    stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or _PART.fullmatch(path))]
+    return stray + [str(path) for path in (target / "_epochal" / "staged").glob("*/*")]
+
+
+def published_by_manifest(target: Path) -> dict[str, int]:
+    """The files that the manifests list, with their lengths."""
+    listed = {}
+    for path in sorted((target / "_epochal" / "manifest").glob("*/*.json")):
+        for file in json.loads(path.read_text())["files"]:
+            assert file["path"] not in listed, file
+            listed[file["path"]] = file["bytes"]
+    return listed
+
+
+def _files_below(target: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(target):
+        for name in names:
+            yield Path(folder, name).relative_to(target).as_posix()
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,108 @@
+"""Drivers as real processes: each leads a session of its own, so that a kill takes its JVM too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.txn import failpoints
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.jvm import environment
+from integration_tests.spark.waiting import DEADLINE, wait_until
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended and what it said."""
+
+    code: int
+    output: str
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.code)
+
+
+class Child:
+    """A process that was started."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait(self) -> Ended:
+        """Its end and that of everything it started: all of them hold the pipe that is read here."""
+        try:
+            output, _ = self._process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"a child did not end:\n{self._process.communicate()[0]}") from None
+        return Ended(self._process.returncode, output)
+
+    def wait_for(self, path: Path) -> None:
+        """Return when a file is there that the child makes."""
+        wait_until(lambda: path.exists() or self._process.poll() is not None, f"a child to make {path}")
+        assert path.exists(), f"the child ended before:\n{self._process.communicate()[0]}"
+
+    def kill(self) -> None:
+        """End it and what it started, if they still run."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class Children:
+    """Starts drivers; whatever still runs at the end of a test is killed."""
+
+    def __init__(self, java_options: str) -> None:
+        self._java_options = java_options
+        self._started: list[Child] = []
+
+    def start(self, root: Path, *arguments: str, points: str = "") -> Child:
+        """A driver on a world, with failpoints."""
+        return self.run_module("integration_tests.spark.driver", str(root), *arguments, points=points)
+
+    def run(self, root: Path, *arguments: str, points: str = "") -> Ended:
+        """A driver, seen to its end."""
+        return self.start(root, *arguments, points=points).wait()
+
+    def run_module(self, module: str, *arguments: str, points: str = "") -> Child:
+        """Any module of the tests."""
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", module, *arguments],
+            cwd=REPOSITORY,
+            env={**environment(self._java_options), failpoints.VARIABLE: points},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        child = Child(process)
+        self._started.append(child)
+        return child
+
+    def end(self) -> None:
+        for child in self._started:
+            child.kill()
+            child._process.communicate()
+
+
+@contextlib.contextmanager
+def children(java_options: str) -> Iterator[Children]:
+    """Drivers that do not outlive the block."""
+    started = Children(java_options)
+    try:
+        yield started
+    finally:
+        started.end()

@@ -1,0 +1,62 @@
+"""One Spark for all tests that run in this process; drivers that tests kill are processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import epochal
+from integration_tests.spark import jvm
+from integration_tests.spark.children import Children, children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.waiting import wait_until
+from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def java_options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Options of a quick JVM. Its archive of classes is made once and kept in pytest's cache."""
+    cache = getattr(request.config, "cache", None)
+    home = cache.mkdir("epochal-spark") if cache is not None else tmp_path_factory.mktemp("classes")
+    archive = Path(home, jvm.archive_name())
+    if not archive.exists():
+        world = World(tmp_path_factory.mktemp("classes"))
+        made = world.root / archive.name
+        world.feed(2)
+        with children(jvm.archiving(made)) as started:
+            ended = started.run(world.root)
+        assert ended.ending is Ending.DONE, ended.output
+        wait_until(made.exists, "Java to archive its classes")
+        with contextlib.suppress(OSError):  # another file system: then each run makes its own
+            os.replace(made, archive)
+    return jvm.archived(archive if archive.exists() else made)
+
+
+@pytest.fixture
+def drivers(java_options: str) -> Iterator[Children]:
+    """Starts drivers; none outlives the test."""
+    with children(java_options) as started:
+        yield started
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def spark(java_options: str) -> Iterator[SparkSession]:
+    """The session of all tests that need no process of their own."""
+    session = epochal.session(
+        "tests", master="local[2]", conf={**jvm.CHEAP, "spark.driver.extraJavaOptions": java_options}
+    )
+    yield session
+    session.stop()

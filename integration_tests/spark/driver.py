@@ -1,0 +1,139 @@
+"""A driver as users have them: one query, run to its end. Started by tests, in a process of its own.
+
+    python -m integration_tests.spark.driver ROOT --commit checkpoint --sinks 2
+
+The exit code tells how it ended; what failpoints it meets stands in its environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from enum import IntEnum
+from functools import partialmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import epochal
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.journal import Journal
+from integration_tests.spark.jvm import CHEAP, JAVA_OPTIONS
+from integration_tests.spark.waiting import wait_until
+from integration_tests.spark.world import SCHEMA, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Ending(IntEnum):
+    """How a driver ended."""
+
+    DONE = 0
+    FAILED = 1
+    FENCED_OUT = 3
+    CONCURRENT_UPDATE = 4
+    KILLED = -9
+
+
+def main() -> Ending:
+    """Run the query and say how it ended."""
+    arguments = _arguments()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    if arguments.small_journal:
+        _compact_often()
+    try:
+        spark = epochal.session("driver", master=arguments.master, conf={**CHEAP, **_java_options()})
+        _run(spark, arguments)
+    except epochal.FencedOut as fault:
+        print(f"FencedOut: {fault}", flush=True)
+        return Ending.FENCED_OUT
+    except Exception as fault:  # noqa: BLE001  # the exit code and the output tell it
+        traceback.print_exc()
+        concurrent = "CONCURRENT_STREAM_LOG_UPDATE" in str(fault)
+        return Ending.CONCURRENT_UPDATE if concurrent else Ending.FAILED
+    return Ending.DONE
+
+
+def sinks_of(world: World, count: int) -> list[epochal.RollingFileSink]:
+    """The sinks that tests drive: different in everything, so that no step of either goes unseen."""
+    first = epochal.RollingFileSink(str(world.first), bucket_by=["kind"], marker="epoch", name="first")
+    second = epochal.RollingFileSink(
+        str(world.second), format="json", bucket_by=["word"], max_rows_per_file=2, marker="bucket", name="second"
+    )
+    return [first, second][:count]
+
+
+def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    world = World(Path(arguments.root))
+    writer = epochal.EpochWriter(*sinks_of(world, arguments.sinks), commit=arguments.commit)
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(world.source))
+    if arguments.slow_gate:
+        frame = _slowed(frame, arguments.slow_gate)
+    stream = frame.writeStream.option("checkpointLocation", str(world.checkpoint)).trigger(availableNow=True)
+    if arguments.gate_after_batch:
+        # The batch is prepared and handed back; Spark's commits/N comes next.
+        def batch(rows: DataFrame, epoch: int) -> None:
+            writer(rows, epoch)
+            _stop_at(Path(arguments.gate_after_batch))
+
+        stream.foreachBatch(batch).start().awaitTermination()
+        writer.settle()
+    elif arguments.plain:
+        stream.foreachBatch(writer).start().awaitTermination()
+    else:
+        writer.start(stream).awaitTermination()
+
+
+def _stop_at(gate: Path) -> None:
+    """Make the gate and wait until it is gone; once only."""
+    passed = gate.with_suffix(".passed")
+    if not passed.exists():
+        passed.touch()
+        gate.touch()
+        wait_until(lambda: not gate.exists(), f"{gate} to be opened")
+
+
+def _slowed(frame: DataFrame, gate: str) -> DataFrame:
+    """Rows whose tasks wait while the gate is there, after they have said on which executor they are."""
+    from pyspark.sql import functions as f
+
+    @f.udf("long")
+    def slow(number: int) -> int:
+        path = Path(gate)
+        if path.exists():
+            (path.parent / f"{path.name}.waiting-{os.getppid()}-{os.getpid()}").touch()
+            wait_until(lambda: not path.exists(), f"{gate} to be opened")
+        return number
+
+    return frame.withColumn("id", slow("id"))
+
+
+def _compact_often() -> None:
+    """Compaction each few epochs instead of each few dozen."""
+    Coordinator.__init__ = partialmethod(Coordinator.__init__, retain=2)  # type: ignore[assignment,method-assign]
+    Journal.compact = partialmethod(Journal.compact, slack=2)  # type: ignore[assignment,method-assign]
+
+
+def _java_options() -> dict[str, str]:
+    return {"spark.driver.extraJavaOptions": os.environ[JAVA_OPTIONS]} if JAVA_OPTIONS in os.environ else {}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root")
+    parser.add_argument("--commit", default="checkpoint")
+    parser.add_argument("--sinks", type=int, default=2)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
+    parser.add_argument("--small-journal", action="store_true", help="compact the journal each few epochs")
+    parser.add_argument("--gate-after-batch", default="", help="a file to wait at before Spark's commits/N")
+    parser.add_argument("--slow-gate", default="", help="a file that tasks wait for")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

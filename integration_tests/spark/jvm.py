@@ -1,0 +1,50 @@
+"""A JVM that starts quickly: simple compiler, simple collector, and the classes from an archive.
+
+The archive holds what a first driver loaded, ready to be mapped. Java leaves it aside if anything
+about it does not fit, so a stale one costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+JAVA_OPTIONS = "EPOCHAL_TEST_JAVA_OPTIONS"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+CHEAP = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.warehouse.dir": "spark-warehouse",
+}
+
+
+def environment(options: str) -> dict[str, str]:
+    """What makes a child's JVM quick; ``spark-class`` starts a small one first."""
+    return {**os.environ, JAVA_OPTIONS: options, "SPARK_LAUNCHER_OPTS": QUICK, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def archived(archive: Path) -> str:
+    """The options of a JVM that uses an archive, if it is there."""
+    return f"{QUICK} -Xshare:auto -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def archiving(archive: Path) -> str:
+    """The options of a JVM that makes one when it exits."""
+    return f"{QUICK} -XX:ArchiveClassesAtExit={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def archive_name() -> str:
+    """A name that changes with Java and with Spark."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else Path("java")
+    version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
+    where = str(Path(pyspark.__file__).parent).encode()
+    return hashlib.sha256(version + pyspark.__version__.encode() + where).hexdigest()[:16] + ".jsa"

@@ -1,0 +1,115 @@
+"""A driver is killed at every failpoint in turn, on one stream: each start recovers from the kill
+before it, goes on, and is killed at the next place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from epochal.txn import failpoints
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, committed
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+
+AHEAD = 6  # epochs that the source always has more than are committed: no run ends before its kill
+
+# With @N the kill comes in the second epoch of the run; without, often while the run recovers.
+CHAIN = (
+    "before-generation",
+    "after-generation",
+    "before-enrol",
+    "after-enrol",  # one of two sinks
+    "before-stage",
+    "before-write",
+    "after-write",  # leaves staged files without a record, for the next four
+    "before-seal",
+    "after-seal",
+    "before-abort",
+    "after-abort",
+    "after-stage@2",
+    "before-prepared",
+    "after-prepared",  # leaves a prepared attempt, which loses to the next start's
+    "before-decided",
+    "after-decided",
+    "before-rename",
+    "after-rename@5",
+    "before-marker@2",
+    "after-marker@2",
+    "before-manifest@2",
+    "after-manifest@2",
+    "before-done",
+    "before-commit@3",
+    "after-rename@9",
+    "before-cleanup@3",
+    "after-cleanup@3",
+    "after-commit@3",
+    "after-done@2",
+    "after-prepared@2",  # leaves another that loses
+    "before-abort@2",  # in the second sink, after the winner was committed
+    "after-decided@2",
+    "before-snapshot",
+    "after-snapshot",
+    "before-purge",
+    "after-purge",
+)
+# Where the decision is the journal's own, and commits/N may be missing for an epoch that is visible.
+EAGER_CHAIN = (
+    "after-stage@3",
+    "before-prepared@2",
+    "after-prepared@2",
+    "before-decided@2",
+    "after-decided@2",
+    "before-rename@9",
+    "after-rename@12",
+    "after-manifest@4",
+    "after-commit@3",
+    "before-done@2",
+    "after-done@2",
+    "before-snapshot",
+    "after-purge",
+)
+
+
+def test_the_chain_has_every_failpoint() -> None:
+    assert {point.partition("@")[0] for point in CHAIN} == set(failpoints.NAMES)
+
+
+def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(drivers: Children, world: World) -> None:
+    stop = world.root / "stop"
+    reader = drivers.run_module("integration_tests.spark.reader", str(world.root), str(stop))
+    epochs = _killed_again_and_again(drivers, world, CHAIN)
+    stop.touch()
+    seen = json.loads(reader.wait().output.splitlines()[-1])
+
+    check_at_the_end(world, epochs=epochs)
+    assert seen["faults"] == []
+    assert seen["looks"] > 100
+    assert seen["files"] > epochs
+
+
+def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs(drivers: Children, world: World) -> None:
+    epochs = _killed_again_and_again(drivers, world, EAGER_CHAIN, "--commit", "eager")
+
+    check_at_the_end(world, epochs=epochs)
+
+
+def _killed_again_and_again(drivers: Children, world: World, chain: Sequence[str], *arguments: str) -> int:
+    """Start and kill once for each place, then run to the end. Returns how many epochs there were."""
+    for point in chain:
+        name, _, hit = point.partition("@")
+        epochs = len(committed(world)) + AHEAD
+        world.feed(epochs)
+        ended = drivers.run(world.root, "--small-journal", *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        check_after_a_kill(world, eager=bool(arguments))
+    ended = drivers.run(world.root, "--small-journal", *arguments)
+
+    assert ended.ending is Ending.DONE, ended.output
+    return epochs
