@@ -1,0 +1,128 @@
+"""What must hold, read from the bare files: nothing here asks the code under test, except that the
+journal must still be readable by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from epochal.txn.errors import EpochalError
+from epochal.txn.files import TEMPORARY, LocalFiles
+from epochal.txn.journal import Journal
+from integration_tests.kill_matrix.cases import AGED, Stream, rows_of
+from integration_tests.kill_matrix.driver import CHECKPOINT, JOURNAL
+
+_PUBLISHED = re.compile(r"(\d{12})\.\d{6}\..+")
+_RECORD = re.compile(r"g\d{6}\.json|e\d{12}\.(g\d{6}|decided|done)\.json|s\d{12}\.json")
+_SPARKS_OWN = re.compile(rf"{CHECKPOINT}/(metadata|(offsets|commits)/\d+)")
+_SPARKS_TEMPORARY = re.compile(rf"{CHECKPOINT}/((offsets|commits)/)?{re.escape(TEMPORARY)}[^/]+")
+
+
+def shown(case: Path, stream: Stream) -> dict[str, list[int]]:
+    """The epochs that a reader can see in each target."""
+    return {target: shown_epochs(case / target) for target in stream.targets}
+
+
+def early(case: Path, stream: Stream, seen: dict[str, list[int]]) -> list[str]:
+    """Epochs that were seen and are not decided. Call it after looking: a decision made meanwhile is fair."""
+    decided = _decided_by_journal(case, stream) if stream.eager else _decided_by_spark(case)
+    place = "the journal" if stream.eager else "commits/"
+    return [
+        f"early view: {target} shows epoch {epoch}, which {place} does not have"
+        for target, epochs in seen.items()
+        for epoch in sorted(set(epochs))
+        if epoch not in decided
+    ]
+
+
+def frozen(case: Path, stream: Stream) -> list[str]:
+    """What is wrong with a state that a crash has left."""
+    faults = early(case, stream, shown(case, stream))
+    for target in stream.targets:
+        epochs = shown_epochs(case / target)
+        if epochs != list(range(len(epochs))):
+            faults.append(f"order: {target} shows epochs {epochs}")
+        faults += _wrong_rows(case / target, target)
+    return faults
+
+
+def finished(case: Path, stream: Stream) -> list[str]:
+    """What is wrong with a state that a driver has run to its end."""
+    faults = frozen(case, stream)
+    for target in stream.targets:
+        epochs = shown_epochs(case / target)
+        if epochs != list(range(stream.epochs)):
+            faults.append(f"not exactly once: {target} shows epochs {epochs} of {stream.epochs}")
+    if (committed := len(_names(case / CHECKPOINT / "commits"))) < stream.epochs:
+        faults.append(f"commits/ has {committed} of {stream.epochs} epochs")
+    return faults + _left_over(case, stream) + _unsettled(case, stream)
+
+
+def shown_epochs(target: Path) -> list[int]:
+    """The epochs that a reader of a target can see, one entry for each time."""
+    return sorted(int(name[:12]) for name in _names(target) if _PUBLISHED.fullmatch(name))
+
+
+def _wrong_rows(folder: Path, target: str) -> list[str]:
+    faults = []
+    for name in _names(folder):
+        if _PUBLISHED.fullmatch(name):
+            lines = (folder / name).read_text().splitlines()[1:]
+            if [json.loads(line) for line in lines] != rows_of(int(name[:12])):
+                faults.append(f"rows: {target}/{name} holds {lines}")
+    return faults
+
+
+def _left_over(case: Path, stream: Stream) -> list[str]:
+    """Every file must be one that is meant to stay."""
+    faults = []
+    for folder, _, names in os.walk(case):
+        for name in names:
+            path = (Path(folder) / name).relative_to(case).as_posix()
+            if not (_SPARKS_OWN.fullmatch(path) or _SPARKS_TEMPORARY.fullmatch(path) or _is_ours(path, stream)):
+                faults.append(f"left over: {path}")
+    return faults
+
+
+def _is_ours(path: str, stream: Stream) -> bool:
+    folder, _, name = path.rpartition("/")
+    if folder == JOURNAL:
+        return _RECORD.fullmatch(name) is not None
+    if folder in stream.targets:
+        return _PUBLISHED.fullmatch(name) is not None
+    return folder in {f"{target}/_lineages" for target in stream.targets} and name.endswith(".json")
+
+
+def _unsettled(case: Path, stream: Stream) -> list[str]:
+    try:
+        view = Journal(LocalFiles(sync=False), str(case / JOURNAL)).read()
+    except EpochalError as fault:
+        return [f"journal: {fault}"]
+    faults = [f"journal: epoch {epoch} waits" for epoch in view.waiting()]
+    if view.done_through != stream.epochs - 1:
+        faults.append(f"journal: done through epoch {view.done_through}")
+    return faults
+
+
+def _decided_by_spark(case: Path) -> range:
+    numbers = (int(name) for name in _names(case / CHECKPOINT / "commits") if name.isdecimal())
+    return range(max(numbers, default=-1) + 1)
+
+
+def _decided_by_journal(case: Path, stream: Stream) -> set[int]:
+    # Epochs of an aged stream's past are settled before anybody looks; their records may be folded away.
+    decided = set(range(AGED)) if stream.start == "aged" else set()
+    for name in _names(case / JOURNAL):
+        if name.endswith(".decided.json"):
+            decided.add(int(name[1:13]))
+    return decided
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []

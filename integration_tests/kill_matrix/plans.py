@@ -1,0 +1,143 @@
+"""Which cases there are. A plan plays every `of`-th of its pieces, from `shard` on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from epochal.txn import failpoints
+from integration_tests.kill_matrix.cases import CHANGE, Case, Point, Stream
+from integration_tests.kill_matrix.driver import SPARK_POINTS
+from integration_tests.kill_matrix.matrix import Matrix
+
+FILES_SINK_ONLY = tuple(f"{side}-{step}" for step in ("marker", "manifest", "cleanup") for side in ("before", "after"))
+REACHABLE = tuple(name for name in failpoints.NAMES if name not in FILES_SINK_ONLY)
+POINTS = (*REACHABLE, *SPARK_POINTS)
+
+FRESH = [Stream(commit, sinks, "fresh") for commit in ("checkpoint", "eager") for sinks in (1, 2)]
+SHORT = [replace(stream, start="short") for stream in FRESH]
+AGED = [Stream(commit, 1, "aged") for commit in ("checkpoint", "eager")]
+LONG = [replace(stream, start="long") for stream in AGED]
+
+Piece = TypeVar("Piece")
+Select: TypeAlias = Callable[[Counter[str]], list[Point]]
+
+
+def failpoint_kills(matrix: Matrix, shard: int, of: int) -> None:
+    """Every failpoint at its first three hits and its last; after the first two also every one of the recovery."""
+    firsts = ((stream, point) for stream in [*FRESH, *AGED] for point in met(matrix, Case(stream), early_and_last))
+    for stream, point in _share(firsts, shard, of):
+        _kill_and_again(matrix, Case(stream, (point,)), first if point.hit <= 2 else _none)
+
+
+def change_kills(matrix: Matrix, shard: int, of: int) -> None:
+    """Every change of the disk, then some changes of the recovery: others each time, so that all have their turn."""
+    firsts = ((stream, point) for stream in [*FRESH, *AGED] for point in met(matrix, Case(stream), every_change))
+    for stream, point in _share(firsts, shard, of):
+        _kill_and_again(matrix, Case(stream, (point,)), partial(_some_changes, point.hit))
+
+
+def chains(matrix: Matrix, shard: int, of: int, *, seeds: int = 50) -> None:
+    """Three to six kills in a row, each anywhere in the recovery from those before."""
+    for seed in range(shard, seeds, of):
+        chance = random.Random(seed)
+        case = Case(chance.choice([*FRESH, *AGED]))
+        path = matrix.lab.new(case.stream)
+        for _ in range(chance.randint(3, 6)):
+            hits = matrix.finish(matrix.lab.copy(path, case.stream), case, count=True)
+            case = replace(case, kills=(*case.kills, chance.choice(_all(hits))))
+            if not matrix.kill(path, case):
+                break
+        matrix.finish(path, case)
+
+
+def holds(matrix: Matrix, shard: int, of: int) -> None:
+    """One driver held at every step while a second runs to its end.
+
+    It starts afresh, or after one that died staging, or after one that had prepared. Over a long
+    stream the second folds away all that the first still believes in.
+    """
+    befores = [(), (Point("after-write", 1),), (Point("after-prepared", 1),)]
+    cases = [*(Case(stream, before) for stream in SHORT for before in befores), *map(Case, [*AGED, *LONG])]
+    held = ((case, point) for case in cases for point in met(matrix, case, first_and_last))
+    for case, point in _share(held, shard, of):
+        matrix.play(replace(case, holds=(point,)))
+
+
+def pairs(matrix: Matrix, shard: int, of: int) -> None:
+    """One driver held at every step, a second held at every step; the first ends first."""
+    cases = [Case(Stream(commit, 1, "short")) for commit in ("checkpoint", "eager")]
+    held = ((case, point) for case in cases for point in met(matrix, case, first))
+    for case, point in _share(held, shard, of):
+        # A driver that is held and one that was killed leave the same disk to the next.
+        for second in met(matrix, replace(case, kills=(point,)), first):
+            matrix.play(replace(case, holds=(point, second)))
+
+
+def races(matrix: Matrix, shard: int, of: int, *, seeds: int = 200) -> None:
+    """Drivers that start together and run freely, each time with other timings."""
+    for seed in range(shard, seeds, of):
+        matrix.play(Case(SHORT[seed % len(SHORT)], race=seed))
+
+
+PLANS: dict[str, Callable[[Matrix, int, int], None]] = {
+    plan.__name__: plan for plan in (failpoint_kills, change_kills, chains, holds, pairs, races)
+}
+
+
+def _kill_and_again(matrix: Matrix, case: Case, select: Select) -> None:
+    """Kill at the case's point; then, from copies of what that left, in its recovery too."""
+    left = matrix.lab.keep(matrix.killed(case))
+    for point in select(matrix.finish(matrix.lab.copy(left, case.stream), case, count=True)):
+        twice = replace(case, kills=(*case.kills, point))
+        path = matrix.lab.copy(left, case.stream)
+        matrix.kill(path, twice)
+        matrix.finish(path, twice)
+    matrix.lab.end(left)
+
+
+def met(matrix: Matrix, case: Case, select: Select) -> list[Point]:
+    """The points that the next driver meets after the case's kills."""
+    return select(matrix.finish(matrix.killed(case), case, count=True))
+
+
+def first(hits: Counter[str]) -> list[Point]:
+    """The first hit of each failpoint."""
+    return [Point(name, 1) for name in POINTS if hits[name]]
+
+
+def first_and_last(hits: Counter[str]) -> list[Point]:
+    """The first and the last hit of each failpoint."""
+    return [Point(name, hit) for name in POINTS if hits[name] for hit in sorted({1, hits[name]})]
+
+
+def early_and_last(hits: Counter[str]) -> list[Point]:
+    """The first three hits of each failpoint and its last."""
+    every = (Point(name, hit) for name in POINTS for hit in range(1, hits[name] + 1))
+    return [point for point in every if point.hit <= 3 or point.hit == hits[point.name]]
+
+
+def every_change(hits: Counter[str]) -> list[Point]:
+    """Every change of the disk."""
+    return [Point(CHANGE, hit) for hit in range(1, hits[CHANGE] + 1)]
+
+
+def _some_changes(turn: int, hits: Counter[str]) -> list[Point]:
+    return every_change(hits)[turn % 61 :: 61]
+
+
+def _all(hits: Counter[str]) -> list[Point]:
+    return [Point(name, hit) for name in sorted(hits) for hit in range(1, hits[name] + 1)]
+
+
+def _none(_: Counter[str]) -> list[Point]:
+    return []
+
+
+def _share(pieces: Iterable[Piece], shard: int, of: int) -> Iterator[Piece]:
+    return itertools.islice(pieces, shard, None, of)

@@ -1,0 +1,53 @@
+"""Drivers are killed, for real, at every step of the protocol and again in the recovery from it.
+
+Without Spark: a stand-in keeps its order of checkpoint files, so that a driver lives for some
+milliseconds and thousands can be killed. Run with ``-s`` to see how many.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from epochal.txn import failpoints
+from integration_tests.kill_matrix.cases import CHANGE
+from integration_tests.kill_matrix.plans import FILES_SINK_ONLY, REACHABLE
+from integration_tests.kill_matrix.workers import play, report
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_kill_at_any_failpoint_and_another_in_the_recovery_leave_every_epoch_exactly_once() -> None:
+    tally = play("failpoint_kills")
+
+    assert not tally.faults, report(tally)
+    assert set(tally.kills) == set(REACHABLE), "a failpoint that is never killed at proves nothing"
+    assert sum(tally.kills.values()) >= 2000
+    assert tally.looks > 1000, "the readers saw nothing"
+
+
+def test_a_kill_before_any_change_of_the_disk_and_another_in_the_recovery_leave_every_epoch_exactly_once() -> None:
+    tally = play("change_kills")
+
+    assert not tally.faults, report(tally)
+    assert tally.kills[CHANGE] >= 1000
+
+
+def test_many_kills_in_a_row_leave_every_epoch_exactly_once() -> None:
+    tally = play("chains")
+
+    assert not tally.faults, report(tally)
+    assert sum(tally.kills.values()) >= 180
+
+
+def test_the_failpoints_that_this_matrix_does_not_reach_are_those_of_the_files_sink() -> None:
+    missing = set(failpoints.NAMES) - set(REACHABLE)
+
+    assert missing == set(FILES_SINK_ONLY)
+    assert missing == {
+        "before-marker",
+        "after-marker",
+        "before-manifest",
+        "after-manifest",
+        "before-cleanup",
+        "after-cleanup",
+    }

@@ -1,0 +1,36 @@
+"""Two drivers on one checkpoint: whatever the one does while the other stands still, nobody is harmed."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.kill_matrix.plans import REACHABLE
+from integration_tests.kill_matrix.workers import play, report
+
+pytestmark = pytest.mark.timeout(900)
+
+# A short stream does not fold its journal.
+HELD_AT = {name for name in REACHABLE if name.partition("-")[2] not in ("snapshot", "purge")}
+
+
+def test_a_driver_held_at_any_step_while_another_runs_to_the_end_harms_nothing_and_stops() -> None:
+    tally = play("holds")
+
+    assert not tally.faults, report(tally)
+    assert set(tally.holds) == HELD_AT
+    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
+
+
+def test_two_drivers_held_at_any_two_steps_harm_nothing() -> None:
+    tally = play("pairs")
+
+    assert not tally.faults, report(tally)
+    assert set(tally.holds) == HELD_AT
+    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
+
+
+def test_drivers_that_race_freely_harm_nothing() -> None:
+    tally = play("races")
+
+    assert not tally.faults, report(tally)
+    assert {"DONE", "FENCED_OUT"} <= set(tally.endings)
