@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
                 options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
             )
         case _:
-            from epochal.cli import demo
+            from epochal.cli.demo import run as demo
 
             return demo.run(
                 epochs=options.epochs,
@@ -135,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
     about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=about.capitalize())
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
-    demo.add_argument("--epochs", type=_number(8), default=12, metavar="N", help="how many epochs (12)")
+    demo.add_argument("--epochs", type=_number(8), metavar="N", help="how many epochs (12, or 4 a kill)")
     demo.add_argument("--rows", type=_number(1), default=2000, metavar="N", help="orders in each epoch (2000)")
     demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
     demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")

@@ -1,0 +1,46 @@
+"""When the driver is killed: moments in which doing it right is hard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from epochal.cli.demo.watch import Sight
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment to kill in, and how to know it from outside."""
+
+    name: str
+    is_now: Callable[[Sight], bool]
+
+
+LANDED = Moment("after the plain append, before its commits/N", lambda s: s.plain_landed)
+PREPARED = Moment("after epochal's PREPARED, before commits/N", lambda s: s.prepared)
+UNSEEN = Moment("after commits/N, before epochal has shown the epoch", lambda s: s.done < s.committed)
+STAGING = Moment("while epochal stages an epoch", lambda s: s.staging and not s.prepared)
+# For when a slow machine never showed the moment that was wanted.
+MIDWAY = Moment("in the middle of an epoch", lambda s: s.planned > s.committed)
+
+PLAN = (LANDED, PREPARED, UNSEEN, STAGING)
+
+
+def wanted(kills_so_far: int) -> Moment:
+    """The moment of the next kill."""
+    return PLAN[kills_so_far % len(PLAN)]
+
+
+def is_near(moment: Moment, sight: Sight, at_start: Sight) -> bool:
+    """Whether the moment may come now: each start gets to finish an epoch first, so that the kills are spread."""
+    if moment is LANDED:
+        return sight.plain_committed > at_start.plain_committed
+    return sight.committed > at_start.committed
+
+
+def is_due(moment: Moment, sight: Sight, at_start: Sight, epochs: int) -> bool:
+    """Whether to kill now."""
+    if not is_near(moment, sight, at_start):
+        return False
+    late = moment is not LANDED and sight.committed >= epochs - 3
+    return moment.is_now(sight) or (late and MIDWAY.is_now(sight))

@@ -1,0 +1,49 @@
+"""Where everything of a demonstration lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders below one root."""
+
+    root: Path
+
+    @property
+    def incoming(self) -> Path:
+        return self.root / "incoming"
+
+    @property
+    def by_day(self) -> Path:
+        return self.root / "epochal" / "by_day"
+
+    @property
+    def by_region(self) -> Path:
+        return self.root / "epochal" / "by_region"
+
+    @property
+    def plain(self) -> Path:
+        return self.root / "plain"
+
+    @property
+    def exact_checkpoint(self) -> Path:
+        return self.root / "checkpoints" / "epochal"
+
+    @property
+    def plain_checkpoint(self) -> Path:
+        return self.root / "checkpoints" / "plain"
+
+    @property
+    def journal(self) -> Path:
+        return self.exact_checkpoint / "epochal"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "driver.log"

@@ -1,0 +1,62 @@
+"""The examples, run as a reader of the README would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.spark
+
+
+def run_example(name: str, argument: Path, cwd: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), str(argument)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the first example has run once."""
+    folder = tmp_path_factory.mktemp("example")
+    assert run_example("orders_to_files.py", folder, folder)[-1] == "300 orders in 3 epochs"
+    return folder
+
+
+def test_orders_to_files_run_again_writes_only_what_is_new(folder: Path) -> None:
+    more = [{"order_id": n, "customer": "c", "amount": "1.00", "day": "2026-11-19"} for n in range(10)]
+    (folder / "incoming" / "19.json").write_text("".join(json.dumps(order) + "\n" for order in more))
+
+    said = run_example("orders_to_files.py", folder, folder)
+
+    assert said[-1] == "310 orders in 4 epochs"
+    lines = [line for file in (folder / "archive").glob("day=*/*.json") for line in file.read_text().splitlines()]
+    assert len({json.loads(line)["order_id"] for line in lines}) == len(lines) == 310
+
+
+def test_reader_by_manifest_finds_what_was_promised(folder: Path) -> None:
+    said = run_example("exactly_once_reader.py", folder / "archive", folder)
+
+    assert said[0] == "epoch 0: 100 orders in 1 files"
+    read, promised = (int(word) for word in said[-1].split() if word.isdecimal())
+    assert read == promised >= 300
+
+
+def test_sinks_from_settings_alone_both_get_every_order(folder: Path) -> None:
+    said = run_example("from_conf.py", folder, folder)
+
+    counts = {line.partition(":")[0]: int(line.split()[1]) for line in said if line.startswith("conf-")}
+    assert counts["conf-archive"] == counts["conf-by-customer"] >= 300
