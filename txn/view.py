@@ -44,7 +44,7 @@ class View:
     @cached_property
     def done_through(self) -> int:
         """The last epoch that is done; epochs are done in order."""
-        return max(self.done, default=self.floor)
+        return max([self.floor, *self.done])
 
     def is_over(self, epoch: int) -> bool:
         """Whether an epoch is done, folded away or before the journal's time."""

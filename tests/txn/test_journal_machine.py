@@ -1,0 +1,224 @@
+"""Journal, fold, next_step and sweep against a model of a few dicts, in any order of events.
+
+Two `Journal` objects on one folder take turns, as two drivers do: one may hold a view that the other
+has made old. The model knows nothing of files.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from epochal.txn.errors import JournalLost
+from epochal.txn.journal import Journal
+from epochal.txn.model import NO_EPOCH, Attempt, Handle
+from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
+from epochal.txn.records import GenerationStarted, Prepared
+from epochal.txn.states import State
+from epochal.txn.view import View, rows
+from tests.txn.memory import MemoryFiles
+
+AHEAD = 2  # epochs that can be prepared beyond the last committed one
+epochs = st.integers(min_value=0, max_value=AHEAD)
+turns = st.integers(min_value=0, max_value=1)
+
+
+class JournalMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        files = MemoryFiles()
+        self.journals = [Journal(files, "journal", clock=lambda: 0.0) for _ in range(2)]
+        self.fresh = lambda: Journal(files, "journal")
+        self.generation = 0
+        self.attempts: dict[tuple[int, int], str] = {}  # (epoch, generation) -> "prepared" or "sealed"
+        self.committed = NO_EPOCH
+        self.decided: dict[int, int] = {}
+        self.done = NO_EPOCH
+        self.floor = NO_EPOCH
+
+    def prepared(self, epoch: int) -> list[int]:
+        return sorted(g for (e, g), state in self.attempts.items() if e == epoch and state == "prepared")
+
+    def offsets(self, epoch: int) -> str:
+        return f"offsets of {epoch}"
+
+    @rule(turn=turns)
+    def claim(self, turn: int) -> None:
+        claimed = self.journals[turn].claim(GenerationStarted(self.generation + 1, "query", base=0))
+
+        assert claimed
+        self.generation += 1
+
+    @precondition(lambda self: self.generation)
+    @rule(turn=turns)
+    def claim_a_number_that_is_taken(self, turn: int) -> None:
+        assert not self.journals[turn].claim(GenerationStarted(self.generation, "query", base=7))
+
+    @precondition(lambda self: self.generation)
+    @rule(turn=turns, ahead=epochs, back=st.integers(min_value=0, max_value=2))
+    def prepare(self, turn: int, ahead: int, back: int) -> None:
+        epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
+        if epoch <= self.floor:
+            return
+        sinks = {"sink": {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}}
+        created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), dict(sinks)))
+
+        assert created == ((epoch, generation) not in self.attempts)
+        self.attempts.setdefault((epoch, generation), "prepared")
+
+    @precondition(lambda self: self.generation > 1)
+    @rule(turn=turns, ahead=epochs, back=st.integers(min_value=1, max_value=2))
+    def seal(self, turn: int, ahead: int, back: int) -> None:
+        epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
+        if epoch <= self.floor:
+            return
+        created = self.journals[turn].seal(epoch, generation, by=self.generation)
+
+        assert created == ((epoch, generation) not in self.attempts)
+        self.attempts.setdefault((epoch, generation), "sealed")
+
+    @precondition(lambda self: self.prepared(self.committed + 1))
+    @rule()
+    def spark_commits(self) -> None:
+        self.committed += 1
+
+    @rule(turn=turns)
+    def an_epoch_goes_all_the_way(self, turn: int) -> None:
+        if not self.generation:
+            self.claim(turn)
+        if not self.prepared(self.committed + 1):
+            ahead = self.committed + 1 - max(0, self.committed)
+            while (self.committed + 1, self.generation) in self.attempts:
+                self.claim(turn)
+            self.prepare(turn, ahead, back=0)
+        self.spark_commits()
+        while self.done < self.committed:
+            self.take_the_next_step(turn)
+
+    @rule(turn=turns)
+    def take_the_next_step(self, turn: int) -> None:
+        epoch = self.done + 1
+        journal = self.journals[turn]
+        step = next_step(journal.read(), self.committed, self.offsets(epoch))
+        if step is None:
+            assert epoch > self.committed
+            assert epoch not in self.decided
+        elif isinstance(step, Decide):
+            assert step == Decide(epoch, max(self.prepared(epoch)))
+            assert epoch not in self.decided
+            journal.decide(epoch, step.generation)
+            self.decided[epoch] = step.generation
+        else:
+            assert isinstance(step, Finish)
+            assert (step.epoch, step.generation) == (epoch, self.decided[epoch])
+            assert step.handles == {"sink": Handle(1, {"of": step.generation})}
+            others = {g for e, g in self.attempts if e == epoch} - {step.generation}
+            assert {generation for generation, _ in step.losers} == others
+            journal.finish(epoch, step.generation)
+            self.done = epoch
+
+    @precondition(lambda self: self.prepared(self.done + 1))
+    @rule(turn=turns, data=st.data())
+    def decide_too_late_or_otherwise(self, turn: int, data: st.DataObject) -> None:
+        epoch = self.done + 1
+        generation = data.draw(st.sampled_from(self.prepared(epoch)))
+        if epoch > self.committed and epoch not in self.decided:
+            return
+        self.journals[turn].decide(epoch, generation)
+
+        self.decided.setdefault(epoch, generation)
+        assert self.fresh().read().decided[epoch] == self.decided[epoch]
+
+    @rule(turn=turns, retain=st.integers(min_value=0, max_value=2))
+    def compact(self, turn: int, retain: int) -> None:
+        journal = self.journals[turn]
+        journal.compact(journal.read(), retain=retain, slack=0)
+
+        if self.done - retain > self.floor:
+            self.floor = self.done - retain
+            self.attempts = {key: state for key, state in self.attempts.items() if key[0] > self.floor}
+            self.decided = {epoch: winner for epoch, winner in self.decided.items() if epoch > self.floor}
+
+    @precondition(lambda self: self.floor >= 0)
+    @rule(turn=turns, below=st.integers(min_value=0, max_value=2))
+    def a_stalled_driver_writes_below_the_floor(self, turn: int, below: int) -> None:
+        epoch = max(0, self.floor - below)
+        journal = self.journals[turn]
+        journal.seal(epoch, 1, by=self.generation)
+        journal.decide(epoch, 1)
+        journal.finish(epoch, 2)
+
+    @invariant()
+    def every_reader_sees_what_the_model_says(self) -> None:
+        fresh = self.fresh().read()
+        for view in [*(journal.read() for journal in self.journals), fresh]:
+            assert view.generation == self.generation
+            assert view.floor == self.floor
+            assert view.done_through == self.done
+            assert {e: g for e, g in view.decided.items() if e > self.floor} == self.decided
+            assert self.seen(view) == self.attempts
+        self.check_what_is_open(fresh)
+        self.check_leftovers(fresh)
+        self.check_rows(fresh)
+
+    def seen(self, view: View) -> dict[tuple[int, int], str]:
+        found = {}
+        for epoch, by_generation in view.attempts.items():
+            if epoch > self.floor:
+                for generation, record in by_generation.items():
+                    found[epoch, generation] = "prepared" if isinstance(record, Prepared) else "sealed"
+        return found
+
+    def check_what_is_open(self, view: View) -> None:
+        beyond = {e for e, _ in self.attempts if e > self.done}
+
+        assert set(held(view, self.committed)) == {e for e in beyond if e <= self.committed or e in self.decided}
+        assert set(in_doubt(view, self.committed)) == {e for e in beyond if e > self.committed}
+
+    def check_leftovers(self, view: View) -> None:
+        for epoch in range(max(0, self.committed - 1), self.committed + AHEAD + 1):
+            for generation in range(1, self.generation + 2):
+                attempt = Attempt("query", epoch, generation)
+
+                assert sweep(view, attempt, newest=self.generation) is self.verdict(epoch, generation)
+
+    def verdict(self, epoch: int, generation: int) -> Sweep:
+        if epoch <= self.floor:
+            return Sweep.REMOVE
+        decided = epoch in self.decided
+        if generation >= self.generation and not decided:
+            return Sweep.KEEP
+        state = self.attempts.get((epoch, generation))
+        if state is None:
+            return Sweep.KEEP if generation >= self.generation else Sweep.SEAL_THEN_REMOVE
+        if state == "sealed":
+            return Sweep.REMOVE
+        if not decided:
+            return Sweep.KEEP
+        undone_winner = self.decided[epoch] == generation and epoch > self.done
+        return Sweep.KEEP if undone_winner else Sweep.REMOVE
+
+    def check_rows(self, view: View) -> None:
+        for epoch, generation in self.attempts:
+            if view.state(epoch, generation) is State.PREPARED:
+                assert rows(view.prepared(epoch)[generation]) == {"sink": generation}
+
+
+TestJournalMachine = JournalMachine.TestCase
+TestJournalMachine.settings = settings(
+    max_examples=50,
+    stateful_step_count=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def test_a_committed_epoch_without_a_record_is_an_error() -> None:
+    journal = Journal(MemoryFiles(), "journal")
+    journal.claim(GenerationStarted(1, "query", base=0))
+
+    with pytest.raises(JournalLost, match="epoch 0"):
+        next_step(journal.read(), 0, "offsets")
