@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from epochal._version import __version__
 from epochal.sinks.hadoop import resolve
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.listener import Listener
 from epochal.txn.coordinator import Coordinator, Ran
 from epochal.txn.errors import EpochalError
 from epochal.txn.files import join
@@ -69,13 +63,17 @@ class Run:
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
-        self._listener: _Wake | None = None
         coordinator.begin()
         # What earlier generations decided is settled by the first batch, or by this thread if none comes.
         self._settler.start()
         self._settler.wake()
-        self._listener = _Wake(self)
-        binding.session.streams.addListener(self._listener)
+        me = weakref.ref(self)
+        self._listener = Listener(
+            binding.session,
+            binding.run_id,
+            on_progress=self._settler.wake,
+            on_end=lambda: _retire_soon(me()),
+        )
         _runs.add(self)
 
     @property
@@ -99,10 +97,6 @@ class Run:
         """Whether Spark is still running it."""
         return any(q.runId == self.binding.run_id for q in self.binding.session.streams.active)
 
-    def wake(self) -> None:
-        """Spark has reported progress: commits/N is there."""
-        self._settler.wake()
-
     def stop_waiting(self) -> None:
         """Let a batch that waits for a store give up, so that the query can stop."""
         self._settler.stop()
@@ -124,40 +118,14 @@ class Run:
     def close(self) -> None:
         """No more events."""
         self._settler.stop()
-        if self._listener is not None:
-            listener, self._listener = self._listener, None
-            self.binding.session.streams.removeListener(listener)
+        self._listener.remove()
         _runs.discard(self)
 
 
-class _Wake(StreamingQueryListener):
-    """Wakes the settler of one query. Does no work of its own: Spark's listener bus is shared."""
-
-    def __init__(self, run: Run) -> None:
-        self._run_id = run.binding.run_id
-        self._run = weakref.ref(run)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        self._wake(str(event.progress.runId))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        self._wake(str(event.runId))
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        self._retire(str(event.runId))
-
-    def _wake(self, run_id: str) -> None:
-        run = self._run()
-        if run is not None and run_id == self._run_id:
-            run.wake()
-
-    def _retire(self, run_id: str) -> None:
-        run = self._run()
-        if run is not None and run_id == self._run_id:
-            threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
+def _retire_soon(run: Run | None) -> None:
+    """In a thread of its own: Spark's listener bus is shared and must not wait for a store."""
+    if run is not None:
+        threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 
 def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
