@@ -112,6 +112,8 @@ class Coordinator(Generic[Rows]):
         if view.is_decided(epoch):
             self._check_replay(view, epoch, offsets)
             return Ran.SKIPPED
+        if self.generation in view.prepared(epoch):
+            return Ran.SKIPPED  # the batch has come twice to one start; staging it again would touch what may win
         attempt = Attempt(self.lineage, epoch, self.generation)
         staged = self._stage(attempt, rows, offsets)
         parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}

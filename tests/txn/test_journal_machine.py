@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json
 from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.states import State
@@ -28,15 +28,17 @@ turns = st.integers(min_value=0, max_value=1)
 class JournalMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        files = MemoryFiles()
-        self.journals = [Journal(files, "journal", clock=lambda: 0.0) for _ in range(2)]
-        self.fresh = lambda: Journal(files, "journal")
+        self.files = MemoryFiles()
+        self.journals = [Journal(self.files, "journal", clock=lambda: 0.0) for _ in range(2)]
         self.generation = 0
         self.attempts: dict[tuple[int, int], str] = {}  # (epoch, generation) -> "prepared" or "sealed"
         self.committed = NO_EPOCH
         self.decided: dict[int, int] = {}
         self.done = NO_EPOCH
         self.floor = NO_EPOCH
+
+    def fresh(self) -> View:
+        return Journal(self.files, "journal").read()
 
     def prepared(self, epoch: int) -> list[int]:
         return sorted(g for (e, g), state in self.attempts.items() if e == epoch and state == "prepared")
@@ -62,8 +64,8 @@ class JournalMachine(RuleBasedStateMachine):
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
         if epoch <= self.floor:
             return
-        sinks = {"sink": {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}}
-        created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), dict(sinks)))
+        part: Json = {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}
+        created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 
         assert created == ((epoch, generation) not in self.attempts)
         self.attempts.setdefault((epoch, generation), "prepared")
@@ -129,7 +131,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journals[turn].decide(epoch, generation)
 
         self.decided.setdefault(epoch, generation)
-        assert self.fresh().read().decided[epoch] == self.decided[epoch]
+        assert self.fresh().decided[epoch] == self.decided[epoch]
 
     @rule(turn=turns, retain=st.integers(min_value=0, max_value=2))
     def compact(self, turn: int, retain: int) -> None:
@@ -152,7 +154,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_reader_sees_what_the_model_says(self) -> None:
-        fresh = self.fresh().read()
+        fresh = self.fresh()
         for view in [*(journal.read() for journal in self.journals), fresh]:
             assert view.generation == self.generation
             assert view.floor == self.floor

@@ -1,0 +1,474 @@
+"""What the golden traces do not show: choices, refusals and races of the coordinator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from epochal.testing import DirectoryParticipant
+from epochal.txn.coordinator import CommitFailed, Ran
+from epochal.txn.errors import (
+    BadRows,
+    DataLost,
+    FencedOut,
+    ForeignTarget,
+    JournalLost,
+    OffsetsChanged,
+    Refused,
+    Rewound,
+)
+from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.records import Prepared
+from epochal.txn.states import State
+from tests.txn.memory import MemoryFiles
+from tests.txn.stream import QUERY, TAG, Stream
+
+
+@pytest.fixture
+def stream() -> Stream:
+    return Stream()
+
+
+class Hooked(DirectoryParticipant):
+    """A folder where something happens in the middle of a call, once."""
+
+    def __init__(self, stream: Stream, *, opened: Callable[[], None] | None = None) -> None:
+        super().__init__("sink", name="sink", files=stream.files)
+        self._opened = opened
+
+    def open(self, lineage: str) -> Memory:
+        memory = super().open(lineage)
+        if self._opened:
+            happen, self._opened = self._opened, None
+            happen()
+        return memory
+
+
+class Failing(DirectoryParticipant):
+    """A folder that raises in one of its calls."""
+
+    def __init__(self, stream: Stream, call: str, fault: Exception, name: str = "sink") -> None:
+        super().__init__(name, name=name, files=stream.files)
+        self.call: str | None = call
+        self.fault = fault
+
+    def _may_fail(self, call: str) -> None:
+        if self.call == call:
+            raise self.fault
+
+    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+        staged = super().stage(attempt, rows, offsets=offsets)
+        self._may_fail("stage")
+        return staged
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        self._may_fail("commit")
+        return super().commit(attempt, handle)
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        self._may_fail("abort")
+        super().abort(attempt, handle)
+
+
+# Races between a start and a driver that is alive. The explorer found them; here each stands alone.
+
+
+def test_a_start_that_races_with_the_first_one_does_not_take_its_epoch_for_an_old_one(stream: Stream) -> None:
+    def first_driver_runs_and_dies() -> None:
+        first = stream.start()
+        stream.plan(0)
+        first.run(0, ["row"])
+        stream.commit(0)
+
+    second = stream.start(Hooked(stream, opened=first_driver_runs_and_dies))
+    second.settle()
+
+    assert second.journal.read().base == 0
+    assert stream.sink().rows() == ["row"]
+
+
+def test_a_start_that_races_with_a_checkpoint_is_not_told_that_the_journal_is_lost(stream: Stream) -> None:
+    first = stream.start()
+    stream.plan(0)
+
+    def first_driver_goes_on() -> None:
+        first.run(0, ["row"])
+        stream.commit(0)
+
+    second = stream.start(Hooked(stream, opened=first_driver_goes_on))
+    second.settle()
+
+    assert stream.sink().rows() == ["row"]
+
+
+def test_settling_while_another_driver_prepares_and_commits_is_not_told_that_the_journal_is_lost(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = stream.start()
+    second = stream.start()
+    stream.plan(0)
+    read, reads = second.journal.read, iter([True])
+
+    def goes_on_after_the_first_look() -> object:
+        view = read()
+        if next(reads, False):
+            stream.journal().prepare(Prepared(0, 1, "", {}))
+            stream.commit(0)
+        return view
+
+    monkeypatch.setattr(second.journal, "read", goes_on_after_the_first_look)
+
+    second.settle()
+
+    assert first.journal.read().waiting() == [0]
+
+
+def test_a_start_does_not_reopen_a_journal_that_was_closed_meanwhile(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    stream.rewind(keep=-1)
+
+    def another_start_chooses_new() -> None:
+        stream.start(new=f"{TAG}@0")
+
+    late = stream.coordinator(Hooked(stream, opened=another_start_chooses_new), adopt=f"{TAG}@0")
+    late.begin()
+
+    closed = stream.journal(1).read().latest
+    assert closed is not None
+    assert closed.closed
+    assert late.lineage == f"{QUERY}~2"
+
+
+# Choices.
+
+
+def test_new_writes_the_epochs_that_come_back_beside_the_old_ones(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1, 2)
+    stream.rewind(keep=0)
+
+    again = stream.start(new=f"{TAG}@2")
+    stream.run(again, 1, 2)
+
+    assert again.lineage == f"{QUERY}~2"
+    assert sorted(map(str, stream.sink().rows())) == ["0", "1", "1", "2", "2"]
+
+
+def test_new_is_refused_until_the_store_answers_for_what_is_decided(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0, 1)
+    stream.plan(2)
+    first.run(2, [2])
+    stream.commit(2)
+    first.journal.decide(2, 1)
+    stream.rewind(keep=0)
+    away = Failing(stream, "commit", ConnectionError("away"))
+
+    with pytest.raises(CommitFailed):
+        stream.start(away, new=f"{TAG}@1")
+    away.call = None
+    stream.start(away, new=f"{TAG}@1")
+
+    assert stream.sink().rows() == [0, 1, 2]
+
+
+def test_new_removes_what_the_closed_stream_had_staged(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0, 1)
+    stream.plan(2)
+    first.run(2, [2])
+    stream.rewind(keep=0)
+
+    stream.start(new=f"{TAG}@1")
+
+    assert stream.sink().leftovers(QUERY) == []
+
+
+def test_the_closed_streams_driver_stops(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0)
+    stream.rewind(keep=-1)
+    stream.start(new=f"{TAG}@0")
+
+    with pytest.raises(FencedOut, match="generation 2 has taken over"):
+        first.run(0, [0])
+
+
+def test_a_coordinator_that_closed_its_own_journal_uses_the_next(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    stream.rewind(keep=-1)
+
+    coordinator = stream.start(new=f"{TAG}@0")
+
+    assert coordinator.journal.path.endswith("/2")
+    assert coordinator.generation == 1
+    assert stream.coordinator().journal.path.endswith("/2")
+
+
+def test_adopt_skips_what_the_journal_has_done(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.rewind(keep=-1)
+    again = stream.start(adopt=f"{TAG}@1")
+
+    ran = [again.run(epoch, ["twice"]) for epoch in (0, 1)]
+
+    assert ran == [Ran.SKIPPED, Ran.SKIPPED]
+    assert stream.sink().rows() == [0, 1]
+
+
+def test_adopt_is_remembered_by_later_starts(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.files.delete("checkpoint/epochal")
+    stream.rewind(keep=0)
+    stream.start(adopt=f"{TAG}@1")
+
+    third = stream.start()
+
+    assert third.run(1, ["twice"]) is Ran.SKIPPED
+    stream.commit(1)
+    third.settle()
+    assert stream.sink().rows() == [0, 1]
+
+
+def test_an_adopted_epoch_that_comes_back_with_other_offsets_is_refused(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.files.delete("checkpoint/epochal")
+    stream.rewind(keep=0)
+    stream.files.delete("checkpoint/offsets/1")
+    stream.plan(1, "changed")
+    again = stream.start(adopt=f"{TAG}@1")
+
+    with pytest.raises(OffsetsChanged, match=r"sink 'sink' holds epoch 1 with other source offsets"):
+        again.run(1, ["other"])
+    assert stream.sink().rows() == [0, 1]
+    assert stream.sink().leftovers(QUERY) == []
+
+
+def test_a_sink_of_another_query_is_refused_and_nothing_is_written(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    other = Stream(stream.files, query="99999999-bbbb", path="other")
+    before = dict(stream.files.content)
+
+    with pytest.raises(ForeignTarget, match=f"{TAG}@0"):
+        other.start()
+
+    assert stream.files.content == before
+
+
+def test_a_sink_of_another_query_can_be_adopted_and_the_other_writes_no_more(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0)
+    other = Stream(stream.files, query="99999999-bbbb", path="other")
+
+    taken = other.start(adopt=f"{TAG}@0")
+    other.run(taken, 0)
+
+    with pytest.raises(ForeignTarget, match="stream 99999999 has taken this stream's place"):
+        stream.start()
+    assert stream.sink().rows() == [0, 0]
+
+
+def test_two_queries_can_write_to_one_sink_as_two_streams(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0)
+    other = Stream(stream.files, query="99999999-bbbb", path="other")
+    second = other.start(new=f"{TAG}@0")
+    other.run(second, 0)
+    stream.run(stream.start(), 1)
+    other.run(other.start(), 1)
+
+    assert stream.sink().epochs() == [0, 0, 1, 1]
+
+
+# Refusals.
+
+
+def test_the_journal_of_another_query_is_refused(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    copied = Stream(query="99999999-bbbb")
+    copied.files.content.update({k: v for k, v in stream.files.content.items() if "epochal" in k})
+
+    with pytest.raises(Refused, match=f"is the journal of query {QUERY}, the checkpoint belongs to 99999999-bbbb"):
+        copied.start()
+
+
+def test_a_lost_journal_is_refused(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.files.delete("checkpoint/epochal")
+
+    with pytest.raises(JournalLost, match="has written it up to epoch 1, but the journal is empty"):
+        stream.start()
+
+
+def test_a_lost_journal_can_be_replaced_by_adopting(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.files.delete("checkpoint/epochal")
+
+    again = stream.start(adopt=f"{TAG}@1")
+    stream.run(again, 2)
+
+    assert again.journal.read().base == 2
+    assert stream.sink().rows() == [0, 1, 2]
+
+
+def test_an_emptied_target_is_refused(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    stream.files.delete("sink")
+
+    with pytest.raises(Rewound, match="epoch 0 was committed there, but its last one is none"):
+        stream.start()
+
+
+def test_a_batch_without_its_offsets_is_refused(stream: Stream) -> None:
+    coordinator = stream.start()
+
+    with pytest.raises(Refused, match="offsets/0 is not in the checkpoint"):
+        coordinator.run(0, ["row"])
+
+
+def test_a_decided_epoch_with_other_offsets_is_refused(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    stream.rewind(keep=-1)
+    stream.files.delete("checkpoint/offsets/0")
+    stream.plan(0, "changed")
+    again = stream.start(adopt=f"{TAG}@0")
+
+    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, with other source offsets"):
+        again.run(0, ["other"])
+
+
+def test_a_sink_that_was_removed_while_an_epoch_waits_for_it_is_named(stream: Stream) -> None:
+    first = stream.start(stream.sink("a"), stream.sink("b"))
+    stream.plan(0)
+    first.run(0, ["row"])
+    stream.commit(0)
+
+    second = stream.start(stream.sink("a"))
+
+    with pytest.raises(Refused, match="waits for sink 'b', which this writer does not have"):
+        second.settle()
+
+
+def test_lost_staged_data_of_a_decided_epoch_is_an_error_not_a_retry(stream: Stream) -> None:
+    coordinator = stream.start()
+    stream.plan(0)
+    coordinator.run(0, ["row"])
+    stream.commit(0)
+    stream.files.delete("sink/_staged")
+
+    with pytest.raises(DataLost, match="neither staged nor published"):
+        coordinator.settle()
+
+
+# Batches that fail.
+
+
+def test_sinks_that_got_different_rows_stage_nothing(stream: Stream) -> None:
+    class Short(DirectoryParticipant):
+        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+            return replace(super().stage(attempt, rows, offsets=offsets), rows=len(rows) - 1)
+
+    coordinator = stream.start(stream.sink("a"), Short("b", name="b", files=stream.files))
+    stream.plan(0)
+
+    with pytest.raises(BadRows, match=r"different numbers of rows \(a 2, b 1\)"):
+        coordinator.run(0, ["x", "y"])
+    assert stream.sink("a").leftovers(QUERY) == stream.sink("b").leftovers(QUERY) == []
+    assert coordinator.journal.read().waiting() == []
+
+
+def test_a_sink_that_cannot_stage_leaves_nothing_staged_in_any(stream: Stream) -> None:
+    broken = Failing(stream, "stage", OSError("disk full"), name="b")
+    coordinator = stream.start(stream.sink("a"), broken)
+    stream.plan(0)
+
+    with pytest.raises(OSError, match="disk full"):
+        coordinator.run(0, ["row"])
+    assert stream.sink("a").leftovers(QUERY) == stream.sink("b").leftovers(QUERY) == []
+
+
+def test_what_could_not_be_dropped_is_left_to_the_next_start(stream: Stream, caplog: pytest.LogCaptureFixture) -> None:
+    class Stuck(Failing):
+        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+            super().stage(attempt, rows, offsets=offsets)
+            raise OSError("disk full")
+
+    stuck = Stuck(stream, "abort", OSError("still full"))
+    coordinator = stream.start(stuck)
+    stream.plan(0)
+    with pytest.raises(OSError, match="disk full"):
+        coordinator.run(0, ["row"])
+    left = stream.sink().leftovers(QUERY)
+    stream.start()
+
+    assert left == [Attempt(QUERY, 0, 1)]
+    assert stream.sink().leftovers(QUERY) == []
+    assert "staged data left for the next start" in caplog.messages
+
+
+def test_a_batch_that_comes_twice_to_one_generation_does_not_remove_what_it_prepared(stream: Stream) -> None:
+    coordinator = stream.start()
+    stream.plan(0)
+    coordinator.run(0, ["row"])
+
+    again = coordinator.run(0, ["row"])
+    stream.commit(0)
+    coordinator.settle()
+
+    assert again is Ran.SKIPPED
+    assert stream.sink().rows() == ["row"]
+
+
+def test_a_store_that_cannot_abort_is_tried_again(stream: Stream) -> None:
+    stream.start()
+    stream.plan(0)
+    failing = Failing(stream, "", OSError("away"))
+    coordinator = stream.start(failing)
+    stream.journal().seal(0, 1, by=2)
+    coordinator.run(0, ["row"])
+    stream.commit(0)
+    failing.call = "abort"
+
+    with pytest.raises(CommitFailed, match="sink 'sink', epoch 0: OSError: away"):
+        coordinator.settle()
+    failing.call = None
+    coordinator.settle()
+
+    assert coordinator.journal.read().state(0, 2) is State.DONE
+
+
+def test_a_query_without_sinks_still_counts_its_epochs() -> None:
+    stream = Stream(MemoryFiles())
+    coordinator = stream.coordinator(retain=0)
+    coordinator._participants = {}
+    coordinator.begin()
+    stream.plan(0)
+
+    assert coordinator.run(0, ["row"]) is Ran.STAGED
+
+
+# Counting and telling.
+
+
+def test_pending_counts_decided_epochs_below_the_one_that_comes(stream: Stream) -> None:
+    coordinator = stream.start(Failing(stream, "commit", OSError("away")))
+    for epoch in (0, 1):
+        stream.plan(epoch)
+        coordinator.run(epoch, [epoch])
+        stream.commit(epoch)
+
+    assert [coordinator.pending_below(epoch) for epoch in (0, 1, 2)] == [0, 1, 2]
+
+
+def test_commits_and_starts_are_logged_with_their_facts(stream: Stream, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="epochal")
+
+    stream.run(stream.start(), 0)
+
+    facts = {record.getMessage(): vars(record) for record in caplog.records}
+    assert facts["generation started"]["generation"] == 1
+    assert facts["generation started"]["lineage"] == QUERY
+    committed = facts["epoch committed"]
+    assert (committed["epoch"], committed["sink"], committed["outcome"]) == (0, "sink", "committed")
