@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
+from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
@@ -43,11 +44,12 @@ class Stream:
         new: str | None = None,
         eager: bool = False,
         retain: int = 20,
+        checkpoint: Checkpoint | None = None,
     ) -> Coordinator[Rows]:
         """A coordinator that has not begun."""
         return Coordinator(
             journals=self.journal,
-            checkpoint=SparkCheckpoint(self.files, self.path),
+            checkpoint=checkpoint or SparkCheckpoint(self.files, self.path),
             participants=sinks or (self.sink(),),
             choices=Choices(tokens(adopt), tokens(new)),
             eager=eager,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
 from epochal.txn.coordinator import CommitFailed, Ran
 from epochal.txn.errors import (
@@ -47,6 +48,26 @@ class Hooked(DirectoryParticipant):
         return memory
 
 
+class HookedCheckpoint(SparkCheckpoint):
+    """A checkpoint where something happens right before or after the first look at commits/."""
+
+    def __init__(self, stream: Stream, moment: str, event: Callable[[], None]) -> None:
+        super().__init__(stream.files, stream.path)
+        self._moment = moment
+        self._event: Callable[[], None] | None = event
+
+    def _happen(self, moment: str) -> None:
+        if self._event and self._moment == moment:
+            event, self._event = self._event, None
+            event()
+
+    def committed(self) -> int:
+        self._happen("before")
+        found = super().committed()
+        self._happen("after")
+        return found
+
+
 class Failing(DirectoryParticipant):
     """A folder that raises in one of its calls."""
 
@@ -76,21 +97,26 @@ class Failing(DirectoryParticipant):
 # Races between a start and a driver that is alive. The explorer found them; here each stands alone.
 
 
-def test_a_start_that_races_with_the_first_one_does_not_take_its_epoch_for_an_old_one(stream: Stream) -> None:
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_start_that_races_with_the_first_one_does_not_take_its_epoch_for_an_old_one(
+    stream: Stream, moment: str
+) -> None:
     def first_driver_runs_and_dies() -> None:
         first = stream.start()
         stream.plan(0)
         first.run(0, ["row"])
         stream.commit(0)
 
-    second = stream.start(Hooked(stream, opened=first_driver_runs_and_dies))
+    second = stream.coordinator(checkpoint=HookedCheckpoint(stream, moment, first_driver_runs_and_dies))
+    second.begin()
     second.settle()
 
     assert second.journal.read().base == 0
     assert stream.sink().rows() == ["row"]
 
 
-def test_a_start_that_races_with_a_checkpoint_is_not_told_that_the_journal_is_lost(stream: Stream) -> None:
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_start_that_races_with_a_checkpoint_is_not_told_that_the_journal_is_lost(stream: Stream, moment: str) -> None:
     first = stream.start()
     stream.plan(0)
 
@@ -98,7 +124,8 @@ def test_a_start_that_races_with_a_checkpoint_is_not_told_that_the_journal_is_lo
         first.run(0, ["row"])
         stream.commit(0)
 
-    second = stream.start(Hooked(stream, opened=first_driver_goes_on))
+    second = stream.coordinator(checkpoint=HookedCheckpoint(stream, moment, first_driver_goes_on))
+    second.begin()
     second.settle()
 
     assert stream.sink().rows() == ["row"]
