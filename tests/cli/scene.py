@@ -17,6 +17,7 @@ from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant, StandInQuery
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles
+from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Json
 
@@ -54,7 +55,7 @@ class Scene:
     def target(self, name: str = "directory") -> DirectoryParticipant:
         return DirectoryParticipant(str(self.root / name), name=name, files=self._files)
 
-    def driver(self, *targets: DirectoryParticipant, eager: bool = False) -> Coordinator[Sequence[Json]]:
+    def driver(self, *targets: DirectoryParticipant, eager: bool = False, new: str = "") -> Coordinator[Sequence[Json]]:
         """A driver that has just started."""
         coordinator = Coordinator(
             journals=lambda number: Journal(
@@ -63,6 +64,7 @@ class Scene:
             checkpoint=SparkCheckpoint(self._files, str(self.checkpoint)),
             participants=targets or (self.target(),),
             eager=eager,
+            choices=Choices(new=tokens(new)),
             version="0.0.0",
         )
         coordinator.begin()
