@@ -27,6 +27,7 @@ class Collected:
     """What was found, and what became of it."""
 
     newest: int  # this generation and later ones may be alive
+    committed: int
     found: list[Leftover] = field(default_factory=list)
     removed: set[Leftover] = field(default_factory=set)
     temporary: list[str] = field(default_factory=list)
@@ -53,7 +54,7 @@ def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as
 def collect(stream: Stream, *, remove: bool, fencing: bool) -> Collected:
     """Go through every journal of the query, also those that `new` has closed."""
     view = stream.journal.read()
-    result = Collected(view.generation + 1 if fencing else view.generation)
+    result = Collected(view.generation + 1 if fencing else view.generation, stream.checkpoint.committed())
     if fencing and remove:
         result.fenced = fence(stream.journal, version=__version__)
         result.newest = result.fenced
@@ -90,9 +91,11 @@ def to_json(stream: Stream, result: Collected, remove: bool) -> dict[str, Json]:
         "dry_run": not remove,
         "fenced_by": result.fenced,
         "newest": result.newest,
-        "removable": [leftover_json(left, result.newest) for left in result.removable],
-        "removed": [leftover_json(left, result.newest) for left in result.found if left in result.removed],
-        "kept": [leftover_json(left, result.newest) for left in result.kept],
+        "removable": [leftover_json(left, result.newest, result.committed) for left in result.removable],
+        "removed": [
+            leftover_json(left, result.newest, result.committed) for left in result.found if left in result.removed
+        ],
+        "kept": [leftover_json(left, result.newest, result.committed) for left in result.kept],
         "temporary": list(result.temporary),
         "away": away,
     }
@@ -106,7 +109,7 @@ def to_text(result: Collected, remove: bool, fencing: bool) -> str:
     elif fencing:
         parts.append(f"with --yes, generation {result.newest} is claimed and a driver that still runs will stop")
     if result.found:
-        parts.append(leftover_table(result.found, result.newest))
+        parts.append(leftover_table(result.found, result.newest, result.committed))
     for place, error in result.away.items():
         parts.append(paint(f"sink {place.sink!r} ({place.target}) does not answer: {error}", "red"))
     strays = f", {counted(len(result.temporary), 'temporary file')} of the journal" if result.temporary else ""

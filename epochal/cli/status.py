@@ -21,10 +21,12 @@ def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def why(left: Leftover, newest: int) -> str:
+def why(left: Leftover, newest: int, committed: int) -> str:
     """The rule that a leftover falls under, in words."""
     epoch = left.attempt.epoch
     match left.state, left.verdict:
+        case State.PREPARED, _ if epoch <= committed:
+            return f"commits/{epoch} is there: this or another attempt becomes the epoch: epochal recover"
         case State.PREPARED, _:
             return f"in doubt: Spark may still write commits/{epoch}, and this may be the only copy"
         case State.DECIDED, _:
@@ -43,7 +45,7 @@ def why(left: Leftover, newest: int) -> str:
             return "the epoch is visible; this is a remainder"
 
 
-def leftover_json(left: Leftover, newest: int) -> dict[str, Json]:
+def leftover_json(left: Leftover, newest: int, committed: int) -> dict[str, Json]:
     """One leftover for machines."""
     return {
         "sink": left.place.sink,
@@ -52,11 +54,11 @@ def leftover_json(left: Leftover, newest: int) -> dict[str, Json]:
         "generation": left.attempt.generation,
         "state": left.state.value,
         "rule": left.verdict.value,
-        "why": why(left, newest),
+        "why": why(left, newest, committed),
     }
 
 
-def leftover_table(left: list[Leftover], newest: int) -> str:
+def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
     """Leftovers for people."""
     cells = [
         [
@@ -65,7 +67,7 @@ def leftover_table(left: list[Leftover], newest: int) -> str:
             str(item.attempt.generation),
             item.state.value,
             item.verdict.value,
-            why(item, newest),
+            why(item, newest, committed),
         ]
         for item in left
     ]
@@ -103,7 +105,7 @@ def to_json(found: Facts) -> dict[str, Json]:
         "held": [
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in found.held
         ],
-        "leftovers": [leftover_json(left, latest.generation) for left in found.leftovers],
+        "leftovers": [leftover_json(left, latest.generation, found.committed) for left in found.leftovers],
         "journal": {
             "path": found.stream.journal.path,
             "records": found.records,
@@ -149,7 +151,8 @@ def to_text(found: Facts) -> str:
         shown = table(["EPOCH", "SINK", "STATE", "GENERATION"], cells, right=["EPOCH", "GENERATION"])
         parts.append(_titled("held: decided, and not yet in every sink", shown))
     if found.leftovers:
-        parts.append(_titled("leftovers: staged data in the sinks", leftover_table(found.leftovers, latest.generation)))
+        shown = leftover_table(found.leftovers, latest.generation, found.committed)
+        parts.append(_titled("leftovers: staged data in the sinks", shown))
     parts.append(_conclusion(found))
     return "\n\n".join(parts)
 

@@ -72,6 +72,9 @@ def test_a_held_epoch_is_told_sink_by_sink(scene: Scene) -> None:
 
     assert found["held"] == [{"epoch": 0, "generation": 1, "sinks": {"left": "visible", "right": "waiting"}}]
     assert not found["settled"]
+    (left,) = found["leftovers"]
+    assert (left["sink"], left["state"], left["rule"]) == ("right", "decided", "keep")
+    assert "epochal recover" in left["why"]
     assert "epochal recover" in scene.command("status").out
 
 
