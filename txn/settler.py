@@ -110,7 +110,7 @@ class Settler(Generic[Rows]):
         failures = 0
         while True:
             failed = self._try()
-            if failed is None or self.coordinator.pending_below(epoch) < self._max_pending:
+            if failed is None or self._has_room(epoch):
                 return
             failures += 1
             # The lock is released so that stop and the background thread are not kept waiting.
@@ -120,6 +120,12 @@ class Settler(Generic[Rows]):
                     raise NotSettled(f"stopped while waiting: {failed}") from failed
             finally:
                 self._lock.acquire()
+
+    def _has_room(self, epoch: int) -> bool:
+        try:
+            return self.coordinator.pending_below(epoch) < self._max_pending
+        except OSError:
+            return False  # the journal itself is away, so nobody can tell
 
     def _try(self) -> CommitFailed | OSError | None:
         """One round of settling; the failure, if it is one that waiting may cure."""

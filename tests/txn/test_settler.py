@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+
+from epochal.testing import DirectoryParticipant
+from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.errors import DataLost, EpochalError, NotSettled
+from epochal.txn.model import Attempt, Handle, Json, Outcome
+from epochal.txn.settler import Backoff, Settler
+from epochal.txn.view import View
+from tests.txn.stream import QUERY, Rows, Stream
+
+PATIENCE = 30.0  # seconds until a test that waits for a thread gives up
+
+
+class FakeTime:
+    """A clock that goes on when somebody waits; stands in for the stopping event too."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waits: list[float] = []
+        self.stopped = False
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+        self.meanwhile()
+
+    def wait(self, seconds: float) -> bool:
+        if not self.stopped:
+            self.sleep(seconds)
+        return self.stopped
+
+    def is_set(self) -> bool:
+        return self.stopped
+
+    def set(self) -> None:
+        self.stopped = True
+
+
+class Flaky(DirectoryParticipant):
+    """A folder that cannot commit for a while."""
+
+    def __init__(self, stream: Stream, fails: float) -> None:
+        super().__init__("sink", name="sink", files=stream.files)
+        self.fails = fails
+        self.fault: Exception = ConnectionError("no route to host")
+        self.committed = threading.Event()
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        if self.fails > 0:
+            self.fails -= 1
+            raise self.fault
+        outcome = super().commit(attempt, handle)
+        self.committed.set()
+        return outcome
+
+
+FOREVER = float("inf")
+
+
+class Rig:
+    """A settler of one query whose epoch 0 is decided, and whose sink fails."""
+
+    def __init__(self, fails: float, *, max_pending: int = 1, backoff: Backoff | None = None) -> None:
+        self.stream = Stream()
+        self.sink = Flaky(self.stream, fails)
+        self.time = FakeTime()
+        self.coordinator: Coordinator[Rows] = self.stream.start(self.sink)
+        self.failures: list[EpochalError] = []
+        self.settler: Settler[Sequence[Json]] = Settler(
+            self.coordinator,
+            max_pending=max_pending,
+            backoff=backoff,
+            clock=self.time.clock,
+            sleep=self.time.sleep,
+            on_failure=self.failures.append,
+        )
+        self.settler._stopping = cast(threading.Event, self.time)
+        self.stage(0)
+
+    def stage(self, epoch: int) -> None:
+        """An epoch up to commits/N."""
+        self.stream.plan(epoch)
+        self.coordinator.run(epoch, [epoch])
+        self.stream.commit(epoch)
+
+    def run(self, epoch: int) -> Ran:
+        self.stream.plan(epoch)
+        return self.settler.run(epoch, [epoch])
+
+    def rows(self) -> list[Json]:
+        return self.sink.rows()
+
+
+def test_the_pause_doubles_up_to_its_limit() -> None:
+    backoff = Backoff(first=1.0, limit=10.0)
+
+    assert [backoff.after(n) for n in range(1, 7)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert backoff.after(1_000_000) == 10.0
+
+
+@pytest.mark.parametrize("fails", [0, 1, 200])
+def test_a_commit_is_tried_until_the_store_answers(fails: int) -> None:
+    rig = Rig(fails)
+
+    rig.settler.settle()
+
+    assert rig.rows() == [0]
+    assert len(rig.time.waits) == fails
+    assert rig.time.waits == [Backoff().after(n) for n in range(1, fails + 1)]
+
+
+def test_the_stream_is_held_while_an_epoch_waits() -> None:
+    rig = Rig(fails=5)
+    staged: list[list[Attempt]] = []
+    rig.time.meanwhile = lambda: staged.append(rig.sink.leftovers(QUERY))
+
+    rig.run(1)
+
+    assert staged == [[Attempt(QUERY, 0, 1)]] * 5
+    assert rig.rows() == [0]
+    assert rig.sink.leftovers(QUERY) == [Attempt(QUERY, 1, 1)]
+
+
+def test_max_pending_lets_so_many_epochs_wait() -> None:
+    rig = Rig(FOREVER, max_pending=2)
+    rig.run(1)
+    rig.stream.commit(1)
+    waits_of_the_first = list(rig.time.waits)
+    rig.time.meanwhile = rig.time.set
+
+    with pytest.raises(NotSettled):
+        rig.run(2)
+    assert waits_of_the_first == []
+    assert len(rig.time.waits) == 1
+
+
+def test_stop_ends_a_held_batch_and_nothing_of_it_is_staged() -> None:
+    rig = Rig(FOREVER)
+    rig.time.meanwhile = rig.settler.stop
+
+    with pytest.raises(
+        NotSettled, match="stopped while waiting: sink 'sink', epoch 0: ConnectionError: no route to host"
+    ):
+        rig.run(1)
+    assert rig.sink.leftovers(QUERY) == [Attempt(QUERY, 0, 1)]
+
+
+def test_stop_ends_a_settle_without_a_deadline() -> None:
+    rig = Rig(FOREVER)
+    rig.time.meanwhile = rig.settler.stop
+
+    with pytest.raises(NotSettled, match="stopped while waiting"):
+        rig.settler.settle()
+
+
+def test_a_store_that_stays_away_is_told_after_the_timeout() -> None:
+    rig = Rig(FOREVER)
+
+    with pytest.raises(NotSettled) as caught:
+        rig.settler.settle(timeout=60.0)
+
+    assert str(caught.value) == (
+        "sink 'sink', epoch 0: ConnectionError: no route to host. The epoch is decided and safe: it will be committed "
+        "at the next start of the query or by `epochal recover CHECKPOINT`"
+    )
+    assert 30.0 < sum(rig.time.waits) <= 60.0
+
+
+def test_a_timeout_of_nothing_tries_once() -> None:
+    rig = Rig(FOREVER)
+
+    with pytest.raises(NotSettled):
+        rig.settler.settle(timeout=0.0)
+
+    assert rig.time.waits == []
+
+
+def test_settling_with_a_deadline_pauses_between_tries_after_stop_too() -> None:
+    rig = Rig(fails=3)
+    rig.settler.stop()
+
+    rig.settler.settle(timeout=60.0)
+
+    assert rig.rows() == [0]
+    assert rig.time.waits == [0.1, 0.2, 0.4]
+
+
+def test_what_was_not_settled_is_settled_by_the_next_start() -> None:
+    rig = Rig(FOREVER)
+    with pytest.raises(NotSettled):
+        rig.settler.settle(timeout=1.0)
+    rig.sink.fails = 0
+
+    rig.stream.start().settle()
+
+    assert rig.rows() == [0]
+
+
+def test_an_error_that_waiting_cannot_cure_is_raised_at_once() -> None:
+    rig = Rig(FOREVER)
+    rig.sink.fault = DataLost("gone")
+
+    with pytest.raises(DataLost):
+        rig.settler.settle()
+    assert rig.time.waits == []
+
+
+def test_a_journal_that_cannot_be_read_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(fails=0)
+    fails = iter([True] * 6)
+    read = rig.coordinator.journal.read
+
+    def flaky_read() -> View:
+        if next(fails, False):
+            raise OSError("name node is in safe mode")
+        return read()
+
+    monkeypatch.setattr(rig.coordinator.journal, "read", flaky_read)
+
+    assert rig.run(1) is Ran.STAGED
+    assert len(rig.time.waits) == 6
+    assert rig.rows() == [0]
+
+
+def test_holding_is_told_once_loudly_then_quietly_and_its_end_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="epochal")
+    rig = Rig(fails=3, backoff=Backoff(first=1.0))
+    caplog.clear()
+
+    rig.settler.settle()
+
+    held = "commit held, the store does not answer: sink 'sink', epoch 0: ConnectionError: no route to host"
+    told = [(r.levelname, r.getMessage(), vars(r).get("held_seconds")) for r in caplog.records]
+    assert told == [
+        ("WARNING", held, 0.0),
+        ("INFO", held, 1.0),
+        ("INFO", held, 3.0),
+        ("INFO", "epoch committed", None),
+        ("WARNING", "commit resumed", 7.0),
+    ]
+    assert vars(caplog.records[0])["sink"] == "sink"
+
+
+def test_a_second_outage_is_told_loudly_again(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(fails=1)
+    rig.settler.settle()
+    caplog.clear()
+    rig.stage(1)
+    rig.sink.fails = 1
+
+    rig.settler.settle()
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_others_may_settle_while_a_batch_is_held() -> None:
+    rig = Rig(FOREVER)
+    outcomes: list[str] = []
+
+    def from_another_thread() -> None:
+        try:
+            rig.settler.settle(timeout=0.0)
+        except NotSettled:
+            outcomes.append("not settled")
+
+    def meanwhile() -> None:
+        rig.time.meanwhile = rig.time.set
+        thread = threading.Thread(target=from_another_thread)
+        thread.start()
+        thread.join(PATIENCE)
+
+    rig.time.meanwhile = meanwhile
+
+    with pytest.raises(NotSettled):
+        rig.run(1)
+    assert outcomes == ["not settled"]
+
+
+def background(rig: Rig) -> Settler[Rows]:
+    """The settler with its thread, in real time."""
+    rig.settler._stopping = threading.Event()
+    rig.settler.start()
+    return rig.settler
+
+
+def test_the_thread_settles_when_it_is_woken() -> None:
+    rig = Rig(fails=0)
+    settler = background(rig)
+    try:
+        settler.wake()
+
+        assert rig.sink.committed.wait(PATIENCE)
+    finally:
+        settler.stop()
+    assert rig.rows() == [0]
+
+
+def test_the_thread_tries_again_by_itself() -> None:
+    rig = Rig(fails=3, backoff=Backoff(first=0.001))
+    settler = background(rig)
+    try:
+        settler.wake()
+
+        assert rig.sink.committed.wait(PATIENCE)
+    finally:
+        settler.stop()
+    assert rig.rows() == [0]
+
+
+def test_the_thread_does_nothing_until_it_is_woken() -> None:
+    rig = Rig(fails=0)
+    settler = background(rig)
+
+    settler.stop()
+
+    assert rig.rows() == []
+
+
+def test_what_ends_the_thread_is_told_and_raised_by_the_next_batch(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(FOREVER)
+    rig.sink.fault = DataLost("gone")
+    settler = background(rig)
+    settler.wake()
+    assert settler._thread is not None
+    settler._thread.join(PATIENCE)
+
+    with pytest.raises(DataLost, match="gone"):
+        rig.run(1)
+    assert [str(fault) for fault in rig.failures] == ["gone"]
+    assert ("epochal", logging.ERROR, "settling stopped: gone") in caplog.record_tuples
+    settler.stop()
