@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import pytest
+
+from epochal.txn.errors import DataLost, JournalLost, OffsetsChanged
+from epochal.txn.model import NO_EPOCH, Attempt, Handle
+from epochal.txn.plan import Decide, Finish, Sweep, choose, held, in_doubt, lowest_open, next_step, sweep
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Seal, Snapshot
+from epochal.txn.view import View, fold
+
+NOW = "offsets as they are"
+OLD = "offsets as they were"
+
+
+def prepared(epoch: int, generation: int, offsets: str = NOW) -> Prepared:
+    handle = Handle(1, {"from": generation}).to_json()
+    return Prepared(epoch, generation, offsets, {"sink": {"handle": handle, "rows": 1}})
+
+
+def view(*records: Record, base: int = 0) -> View:
+    return fold([GenerationStarted(9, "query", base=base), *records])
+
+
+def done(epoch: int, generation: int = 1) -> list[Record]:
+    return [prepared(epoch, generation), Decided(epoch, generation), Done(epoch, generation)]
+
+
+def test_nothing_is_to_do_before_spark_has_committed() -> None:
+    assert next_step(view(prepared(0, 1)), NO_EPOCH, None) is None
+
+
+def test_a_committed_epoch_is_decided_for_the_highest_generation() -> None:
+    assert next_step(view(prepared(0, 1), prepared(0, 3), prepared(0, 2)), 0, NOW) == Decide(0, 3)
+
+
+def test_a_seal_cannot_win() -> None:
+    assert next_step(view(prepared(0, 1), Seal(0, 2, by=3)), 0, NOW) == Decide(0, 1)
+
+
+def test_an_attempt_from_other_offsets_cannot_win() -> None:
+    assert choose(view(prepared(0, 1), prepared(0, 2, OLD)), 0, NOW) == 1
+
+
+def test_purged_offsets_do_not_matter_when_all_attempts_agree() -> None:
+    assert choose(view(prepared(0, 1), prepared(0, 2)), 0, None) == 2
+
+
+def test_purged_offsets_are_an_error_when_attempts_differ() -> None:
+    with pytest.raises(DataLost, match="epoch 0: 2 attempts planned different offsets, and offsets/0 is gone"):
+        choose(view(prepared(0, 1), prepared(0, 2, OLD)), 0, None)
+
+
+def test_offsets_that_no_attempt_was_staged_from_are_an_error() -> None:
+    with pytest.raises(OffsetsChanged, match="offsets/0 is not what any attempt was staged from"):
+        choose(view(prepared(0, 1, OLD)), 0, NOW)
+
+
+def test_a_committed_epoch_without_an_attempt_is_an_error_that_names_it() -> None:
+    with pytest.raises(JournalLost, match=r"epoch 7: Spark has checkpointed it.*from 7"):
+        next_step(view(base=7), 7, NOW)
+
+
+def test_only_sealed_attempts_are_no_attempts() -> None:
+    with pytest.raises(JournalLost):
+        next_step(view(Seal(0, 1, by=2)), 0, NOW)
+
+
+def test_a_decided_epoch_is_finished_and_the_others_are_losers() -> None:
+    step = next_step(view(prepared(0, 1), prepared(0, 2), Seal(0, 3, by=4), Decided(0, 2)), NO_EPOCH, None)
+
+    assert step == Finish(
+        0,
+        2,
+        handles={"sink": Handle(1, {"from": 2})},
+        losers=((1, {"sink": Handle(1, {"from": 1})}), (3, {})),
+    )
+
+
+def test_epochs_are_finished_in_order() -> None:
+    step = next_step(view(prepared(0, 1), prepared(1, 1), Decided(1, 1)), 1, NOW)
+
+    assert step == Decide(0, 1)
+
+
+def test_the_next_epoch_comes_after_the_last_one_done() -> None:
+    assert next_step(view(*done(0), prepared(1, 1)), 1, NOW) == Decide(1, 1)
+
+
+def test_nothing_is_to_do_when_all_are_done() -> None:
+    assert next_step(view(*done(0), *done(1)), 1, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "base", "lowest"),
+    [
+        ([], 0, 0),
+        ([], 7, 7),
+        (done(0), 0, 1),
+        ([Snapshot(4)], 0, 5),
+        ([Snapshot(4), *done(5)], 0, 6),
+        (done(0), 3, 3),
+    ],
+)
+def test_the_lowest_open_epoch(records: list[Record], base: int, lowest: int) -> None:
+    assert lowest_open(view(*records, base=base)) == lowest
+
+
+def test_what_is_held_and_what_is_in_doubt() -> None:
+    seen = view(*done(0), prepared(1, 1), prepared(2, 1), Decided(2, 1), prepared(3, 1), prepared(4, 1))
+
+    assert held(seen, 3) == [1, 2, 3]
+    assert in_doubt(seen, 3) == [4]
+    assert in_doubt(seen, 1) == [3, 4]
+
+
+WINNER = [prepared(0, 1), prepared(0, 2), Decided(0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("records", "generation", "verdict"),
+    [
+        ([], 2, Sweep.SEAL_THEN_REMOVE),
+        ([], 3, Sweep.KEEP),
+        ([], 4, Sweep.KEEP),
+        ([Seal(0, 2, by=3)], 2, Sweep.REMOVE),
+        ([prepared(0, 2)], 2, Sweep.KEEP),
+        ([prepared(0, 3)], 3, Sweep.KEEP),
+        (WINNER, 1, Sweep.REMOVE),
+        (WINNER, 2, Sweep.KEEP),
+        (WINNER, 3, Sweep.KEEP),
+        ([*WINNER, prepared(0, 3)], 3, Sweep.REMOVE),
+        ([*WINNER, Done(0, 2)], 2, Sweep.REMOVE),
+        ([*WINNER, Done(0, 2), prepared(0, 4)], 4, Sweep.REMOVE),
+        ([Snapshot(0)], 2, Sweep.REMOVE),
+        ([Snapshot(0), Seal(0, 1, by=2), Decided(0, 1)], 1, Sweep.REMOVE),
+    ],
+    ids=[
+        "an older driver may still be staging",
+        "our own",
+        "a newer driver's",
+        "sealed",
+        "prepared and in doubt",
+        "prepared by ourselves",
+        "lost",
+        "won and not committed everywhere",
+        "ours, though another has won",
+        "ours, recorded after another had won",
+        "done",
+        "recorded after all was done",
+        "folded away",
+        "folded away, with records of a stalled driver",
+    ],
+)
+def test_what_may_be_done_with_a_leftover(records: list[Record], generation: int, verdict: Sweep) -> None:
+    assert sweep(view(*records), Attempt("query", 0, generation), newest=3) is verdict
