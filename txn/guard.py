@@ -117,7 +117,7 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
     elif memory.enrolled and view.latest is None:
         adopted = _accept(
             JournalLost(
-                f"{where}: this stream has written it up to epoch {memory.last}, but the journal is empty: it was lost "
+                f"{where}: this stream {_written(memory.last)}, but the journal is empty: it was lost "
                 f"or moved. The checkpoint's last committed epoch is {evidence.committed}"
                 + _missing(memory.last, evidence.committed)
             ),
@@ -168,7 +168,7 @@ def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Ch
     for other, last in others.items():
         adopted = _accept(
             ForeignTarget(
-                f"{where}: another stream, {lineage_tag(other)}, has written it up to epoch {last}. A new checkpoint "
+                f"{where}: another stream, {lineage_tag(other)}, {_written(last)}. A new checkpoint "
                 "on an old target starts from the beginning of its source and would write rows again"
             ),
             _token(other, last),
@@ -217,6 +217,10 @@ def _expected(view: View, sink: str, memory: Memory) -> int:
     if not isinstance(described, dict) or described.get("target") != memory.target:
         return NO_EPOCH
     return max((e for e in view.done if (won := view.winner(e)) and sink in won.sinks), default=NO_EPOCH)
+
+
+def _written(last: int) -> str:
+    return f"has written it up to epoch {last}" if last > NO_EPOCH else "is enrolled there and has written nothing yet"
 
 
 def _missing(last: int, wanted: int) -> str:

@@ -1,0 +1,302 @@
+"""Every refusal, its words and its token, and that each of its choices works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from epochal.txn.errors import ForeignTarget, JournalLost, Refused, Rewound
+from epochal.txn.guard import Choices, Evidence, Verdict, judge, tokens
+from epochal.txn.model import NO_EPOCH, Json, Memory
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record
+from epochal.txn.view import View, fold
+
+QUERY = "7c8d2a4e-aaaa-bbbb"
+TAG = "7c8d2a4e"
+OTHER = "99999999-cccc"
+TARGET = "lake/orders"
+SINKS: dict[str, Json] = {"lake": {"type": "lake", "target": TARGET}}
+
+
+def journal(*epochs: int, base: int = 0, commit: str = "checkpoint", adopted: int | None = None) -> View:
+    """A journal that has these epochs as done."""
+    start = GenerationStarted(
+        1, QUERY, base, commit=commit, sinks=SINKS, adopted={} if adopted is None else {"lake": adopted}
+    )
+    records: list[Record] = [start]
+    for epoch in epochs:
+        records += [Prepared(epoch, 1, "", {"lake": {}}), Decided(epoch, 1), Done(epoch, 1)]
+    return fold(records)
+
+
+def memory(last: int = NO_EPOCH, *, enrolled: bool = True, **more: object) -> Memory:
+    return Memory(TARGET, enrolled, last, **more)  # type: ignore[arg-type]  # the tests name the rest
+
+
+def evidence(view: View, store: Memory, committed: int, *, before: View | None = None, eager: bool = False) -> Evidence:
+    return Evidence(
+        lineage=QUERY,
+        before=before or view,
+        memories={"lake": store},
+        committed=committed,
+        after=view,
+        eager=eager,
+    )
+
+
+EMPTY = fold([])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A state that is refused, and what its choices lead to."""
+
+    found: Evidence
+    error: type[Refused]
+    says: str
+    token: str
+    adopt: Verdict | None = None
+    new: Verdict | None = None
+    options: list[str] = field(default_factory=list)
+
+
+CASES = {
+    "the checkpoint was rewound": Case(
+        evidence(journal(0, 1, 2), memory(2), committed=0),
+        Rewound,
+        "the journal has epoch 2 as done, but the checkpoint's last committed epoch is 0: the checkpoint was rewound, "
+        "or restored from an older copy",
+        f"{TAG}@2",
+        adopt=Verdict(base=0),
+        new=Verdict(base=0, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "an epoch was checkpointed without epochal": Case(
+        evidence(journal(0), memory(0), committed=3),
+        JournalLost,
+        "epoch 1 was checkpointed by Spark, but the journal has no record of it (it answers for epochs from 0). Either "
+        "the journal lost records: restore it from a copy. Or the query ran without epochal in between",
+        f"{TAG}@3",
+        adopt=Verdict(base=4),
+        options=["adopt"],
+    ),
+    "another stream has taken this one's place": Case(
+        evidence(journal(0), memory(0, adopted_by=OTHER), committed=0),
+        ForeignTarget,
+        f"sink 'lake' ({TARGET}): stream 99999999 has taken this stream's place",
+        f"{TAG}@0",
+        new=Verdict(base=0, reincarnate=True),
+        options=["new"],
+    ),
+    "another stream has written the target": Case(
+        evidence(EMPTY, memory(enrolled=False, others={OTHER: 41}), committed=NO_EPOCH),
+        ForeignTarget,
+        f"sink 'lake' ({TARGET}): another stream, 99999999, has written it up to epoch 41. A new checkpoint on an old "
+        "target starts from the beginning of its source and would write rows again",
+        "99999999@41",
+        adopt=Verdict(base=0, adopts={"lake": OTHER}),
+        new=Verdict(base=0),
+        options=["adopt", "new"],
+    ),
+    "another stream has enrolled and written nothing": Case(
+        evidence(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH),
+        ForeignTarget,
+        f"sink 'lake' ({TARGET}): another stream, 99999999, is enrolled there and has written nothing yet. A new",
+        "99999999@none",
+        adopt=Verdict(base=0, adopts={"lake": OTHER}),
+        new=Verdict(base=0),
+        options=["adopt", "new"],
+    ),
+    "the journal is gone": Case(
+        evidence(EMPTY, memory(5), committed=5),
+        JournalLost,
+        f"sink 'lake' ({TARGET}): this stream has written it up to epoch 5, but the journal is empty: it was lost or "
+        "moved. The checkpoint's last committed epoch is 5",
+        f"{TAG}@5",
+        adopt=Verdict(base=6, adopted={"lake": 5}),
+        new=Verdict(base=6, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "the journal is gone with epochs that the sink lacks": Case(
+        evidence(EMPTY, memory(3), committed=5),
+        JournalLost,
+        "The checkpoint's last committed epoch is 5; epochs 4 to 5 may be missing",
+        f"{TAG}@3",
+        adopt=Verdict(base=6, adopted={"lake": 3}),
+        new=Verdict(base=6, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "the journal is gone before anything was written": Case(
+        evidence(EMPTY, memory(), committed=0),
+        JournalLost,
+        "this stream is enrolled there and has written nothing yet, but the journal is empty: it was lost or moved. "
+        "The checkpoint's last committed epoch is 0; epoch 0 may be missing",
+        f"{TAG}@none",
+        adopt=Verdict(base=1, adopted={"lake": NO_EPOCH}),
+        new=Verdict(base=1, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "journal and checkpoint were rewound": Case(
+        evidence(journal(0), memory(2), committed=0),
+        Rewound,
+        f"sink 'lake' ({TARGET}): it holds epoch 2 of this stream, but the journal knows only epochs up to 0: "
+        "checkpoint and journal were rewound, or restored from an older copy",
+        f"{TAG}@2",
+        adopt=Verdict(base=0, adopted={"lake": 2}),
+        new=Verdict(base=0, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "the target was emptied": Case(
+        evidence(journal(0, 1), memory(), committed=1),
+        Rewound,
+        f"sink 'lake' ({TARGET}): epoch 1 was committed there, but its last one is none: the target was emptied, moved "
+        "or restored from an older copy; epochs 0 to 1 may be missing",
+        f"{TAG}@none",
+        adopt=Verdict(base=0),
+        options=["adopt"],
+    ),
+    "the target was restored from an older copy": Case(
+        evidence(journal(0, 1, 2), memory(1), committed=2),
+        Rewound,
+        f"sink 'lake' ({TARGET}): epoch 2 was committed there, but its last one is 1: the target was emptied, moved or "
+        "restored from an older copy; epoch 2 may be missing",
+        f"{TAG}@1",
+        adopt=Verdict(base=0),
+        options=["adopt"],
+    ),
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def refusal(found: Evidence, choices: Choices) -> Refused:
+    with pytest.raises(Refused) as caught:
+        judge(found, choices)
+    return caught.value
+
+
+@each_case
+def test_the_refusal_says_what_was_found_and_names_each_choice(case: Case) -> None:
+    error = refusal(case.found, Choices())
+
+    assert type(error) is case.error
+    assert case.says in str(error)
+    assert "Nothing was written. Choose, by an option of EpochWriter:" in str(error)
+    offered = [line.split("=")[0].strip() for line in str(error).splitlines()[1:]]
+    assert offered == case.options
+    assert all(f"={case.token!r}: " in line for line in str(error).splitlines()[1:])
+
+
+@each_case
+def test_adopt_is_taken_where_it_is_offered(case: Case) -> None:
+    choices = Choices(adopt=frozenset({case.token}))
+
+    if case.adopt is None:
+        assert type(refusal(case.found, choices)) is case.error
+    else:
+        assert judge(case.found, choices) == case.adopt
+
+
+@each_case
+def test_new_is_taken_where_it_is_offered(case: Case) -> None:
+    choices = Choices(new=frozenset({case.token}))
+
+    if case.new is None:
+        assert type(refusal(case.found, choices)) is case.error
+    else:
+        assert judge(case.found, choices) == case.new
+
+
+@each_case
+def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
+    other = frozenset({f"{TAG}@77", "88888888@2", TAG, ""})
+
+    assert type(refusal(case.found, Choices(adopt=other, new=other))) is case.error
+
+
+@pytest.mark.parametrize(
+    ("found", "base"),
+    [
+        (evidence(EMPTY, memory(enrolled=False), committed=NO_EPOCH), 0),
+        (evidence(EMPTY, memory(enrolled=False), committed=6), 7),
+        (evidence(journal(), memory(), committed=NO_EPOCH), 0),
+        (evidence(journal(0, 1), memory(1), committed=1), 0),
+        (evidence(journal(7, base=7), memory(7), committed=7), 7),
+        (evidence(journal(0, 1, commit="eager"), memory(1), committed=0), 0),
+        (evidence(journal(0, 1), memory(1), committed=0, eager=True), 0),
+        (evidence(journal(0, adopted=2), memory(2), committed=0), 0),
+        (evidence(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
+        (evidence(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
+    ],
+    ids=[
+        "a new query",
+        "a query that ran without epochal until now",
+        "a query that has only started",
+        "a query that goes on",
+        "a query that was taken over",
+        "an eager epoch before its checkpoint",
+        "an eager epoch, eager from now on",
+        "epochs that were adopted at an earlier start",
+        "a sink that was pointed elsewhere",
+        "another incarnation of this query",
+    ],
+)
+def test_what_breaks_nothing_is_not_refused(found: Evidence, base: int) -> None:
+    assert judge(found, Choices()).base == base
+
+
+def test_an_adoption_stays_in_force() -> None:
+    verdict = judge(evidence(journal(0, adopted=2), memory(2), committed=0), Choices())
+
+    assert verdict.adopted == {"lake": 2}
+
+
+def test_eager_allows_one_epoch_before_its_checkpoint_and_no_more() -> None:
+    found = evidence(journal(0, 1, 2, commit="eager"), memory(2), committed=0)
+
+    assert isinstance(refusal(found, Choices()), Rewound)
+
+
+def test_a_live_driver_that_commits_while_we_look_is_no_rewind() -> None:
+    """Read in order: a journal without epoch 1, a store with it, commits/ with it, a journal with it."""
+    found = evidence(journal(0, 1), memory(1), committed=1, before=journal(0))
+
+    assert judge(found, Choices()) == Verdict(base=0)
+
+
+def test_two_foreign_streams_need_a_choice_each() -> None:
+    found = evidence(EMPTY, memory(enrolled=False, others={OTHER: 4, "88888888-dddd": 2}), committed=NO_EPOCH)
+    first = Choices(new=frozenset({"99999999@4"}))
+    both = Choices(new=frozenset({"99999999@4", "88888888@2"}))
+
+    assert "88888888@2" in str(refusal(found, first))
+    assert judge(found, both) == Verdict(base=0)
+
+
+def test_each_sink_is_judged() -> None:
+    good, bad = memory(1), memory(3)
+    found = Evidence(
+        lineage=QUERY,
+        before=journal(0, 1),
+        memories={"lake": good, "files": bad},
+        committed=1,
+        after=journal(0, 1),
+    )
+
+    assert "sink 'files'" in str(refusal(found, Choices()))
+
+
+def test_an_incarnation_is_part_of_the_token() -> None:
+    found = evidence(journal(0), memory(2), committed=0)
+    again = Evidence(lineage=f"{QUERY}~2", before=found.before, memories=found.memories, committed=0, after=found.after)
+
+    assert f"adopt='{TAG}~2@2'" in str(refusal(again, Choices()))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, []), ("a@1", ["a@1"]), (["a@1", "b@2"], ["a@1", "b@2"]), ((), [])],
+)
+def test_tokens_come_alone_in_a_list_or_not_at_all(value: str | list[str] | None, expected: Iterable[str]) -> None:
+    assert tokens(value) == frozenset(expected)
