@@ -63,13 +63,14 @@ def parse(text: str) -> tuple[Failpoint, ...]:
     found = []
     for clause in filter(None, (part.strip() for part in text.split(";"))):
         name, _, rest = clause.partition("=")
-        rest, _, at = rest.partition("@")
+        rest, mark, at = rest.partition("@")
         action, _, argument = rest.partition(":")
+        number = int(at) if at.isdecimal() else int(not mark)
         if name not in NAMES:
             raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(NAMES)}")
-        if action not in _ACTIONS or not (at or "1").isdecimal():
+        if action not in _ACTIONS or number < 1 or (action == "pause" and not argument):
             raise ValueError(f"{VARIABLE}: {clause!r} is not NAME=kill|raise|pause:FILE with @HIT behind it")
-        found.append(Failpoint(name, action, int(at or "1"), argument))
+        found.append(Failpoint(name, action, number, argument))
     return tuple(found)
 
 
