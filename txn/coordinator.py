@@ -125,7 +125,9 @@ class Coordinator(Generic[Rows]):
         if self._eager:
             self._journal.decide(epoch, self.generation)
             # Another generation may have been first; Spark may only go on with the offsets that won.
-            self._check_replay(self._journal.read(), epoch, offsets)
+            view = self._journal.read()
+            self.check_fence(view)  # before asking: a generation that slept may find the winner folded away
+            self._check_replay(view, epoch, offsets)
         return Ran.STAGED if staged or not self._participants else Ran.SKIPPED
 
     def settle(self) -> None:

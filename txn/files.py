@@ -130,7 +130,7 @@ class LocalFiles:
             try:
                 os.link(temporary, path)
             except FileExistsError:
-                os.unlink(temporary)
+                _unlink(temporary)  # unless a newer start has swept it
                 return False
             except FileNotFoundError:
                 continue  # a newer start swept our temporary file: try once more
