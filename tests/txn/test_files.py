@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from epochal.txn.files import TEMPORARY, Entry, LocalFiles, is_local, join, local_path
+
+ROOT = Path(__file__).parents[2]
+RACERS = 8
+
+
+@pytest.fixture
+def files() -> LocalFiles:
+    return LocalFiles(sync=False)
+
+
+def race(*runners: Callable[[], object]) -> list[object]:
+    """What each gave or raised, all started at once."""
+    gate = threading.Barrier(len(runners))
+
+    def run(runner: Callable[[], object]) -> object:
+        gate.wait()
+        try:
+            return runner()
+        except OSError as fault:
+            return type(fault)
+
+    with ThreadPoolExecutor(len(runners)) as pool:
+        return list(pool.map(run, runners))
+
+
+def temporary(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.startswith(TEMPORARY)]
+
+
+def test_create_makes_a_file_and_the_folders_above_it(files: LocalFiles, tmp_path: Path) -> None:
+    created = files.create(str(tmp_path / "a" / "b" / "file"), b"data")
+
+    assert created
+    assert (tmp_path / "a" / "b" / "file").read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+def test_create_is_the_same_with_and_without_sync(sync: bool, durable: bool, tmp_path: Path) -> None:
+    files = LocalFiles(sync=sync)
+
+    assert files.create(str(tmp_path / "file"), b"data", durable=durable)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_create_leaves_a_file_that_is_there_alone(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"first")
+
+    assert not files.create(str(tmp_path / "file"), b"second")
+    assert (tmp_path / "file").read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_create_takes_a_broken_link_for_a_name_that_is_taken(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "file").symlink_to("nowhere")
+
+    assert not files.create(str(tmp_path / "file"), b"data")
+
+
+def test_create_has_one_winner_among_threads(files: LocalFiles, tmp_path: Path) -> None:
+    for number in range(40):
+        path = tmp_path / str(number)
+        won = race(*[partial(files.create, str(path), b"%d" % who) for who in range(RACERS)])
+
+        assert won.count(True) == 1
+        assert int(path.read_bytes()) == won.index(True)
+    assert temporary(tmp_path) == []
+
+
+def test_create_has_one_winner_among_processes(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from epochal.txn.files import LocalFiles
+sys.stdin.readline()
+files = LocalFiles(sync=False)
+print(*[n for n in range(200) if files.create({str(tmp_path)!r} + "/" + str(n), sys.argv[1].encode())])
+"""
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(who)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for who in range(3)
+    ]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    wins = [(number, who) for who, racer in enumerate(racers) for number in racer.communicate(timeout=60)[0].split()]
+
+    assert sorted(int(number) for number, _ in wins) == list(range(200))
+    assert all(int((tmp_path / number).read_bytes()) == who for number, who in wins)
+
+
+def test_create_tries_again_when_a_start_sweeps_its_temporary_file(
+    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, swept = os.link, iter([True, True])
+
+    def sweep_then_link(source: str, target: str) -> None:
+        if next(swept, False):
+            os.unlink(source)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", sweep_then_link)
+
+    assert files.create(str(tmp_path / "file"), b"data")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_create_gives_up_when_something_keeps_removing_its_temporary_file(
+    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swept(source: str, target: str) -> None:
+        os.unlink(source)
+        raise FileNotFoundError(source)
+
+    monkeypatch.setattr(os, "link", swept)
+
+    with pytest.raises(OSError, match="vanished three times; is another program cleaning"):
+        files.create(str(tmp_path / "file"), b"data")
+
+
+def test_rename_moves_a_file(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"data")
+
+    files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
+
+    assert os.listdir(tmp_path) == ["new"]
+    assert (tmp_path / "new").read_bytes() == b"data"
+
+
+def test_rename_does_not_overwrite(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"data")
+    (tmp_path / "new").write_bytes(b"other")
+
+    with pytest.raises(FileExistsError):
+        files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
+    assert (tmp_path / "old").read_bytes() == b"data"
+    assert (tmp_path / "new").read_bytes() == b"other"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_rename_of_nothing_is_an_error_whether_or_not_the_target_is_there(
+    files: LocalFiles, tmp_path: Path, there: bool
+) -> None:
+    if there:
+        (tmp_path / "new").touch()
+
+    with pytest.raises(FileNotFoundError):
+        files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
+
+
+def test_rename_finishes_what_a_crash_left_half_done(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"data")
+    os.link(tmp_path / "old", tmp_path / "new")
+
+    files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
+
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_rename_to_one_name_has_one_winner(files: LocalFiles, tmp_path: Path) -> None:
+    for number in range(40):
+        target = tmp_path / f"target-{number}"
+        for who in range(RACERS):
+            (tmp_path / f"{number}-{who}").write_bytes(b"%d" % who)
+        sources = [str(tmp_path / f"{number}-{who}") for who in range(RACERS)]
+        results = race(*[partial(files.rename, source, str(target)) for source in sources])
+
+        assert results.count(None) == 1
+        assert results.count(FileExistsError) == RACERS - 1
+        assert int(target.read_bytes()) == results.index(None)
+
+
+def test_rename_of_one_file_by_several_leaves_it_under_its_new_name(files: LocalFiles, tmp_path: Path) -> None:
+    for number in range(40):
+        source, target = tmp_path / f"source-{number}", tmp_path / f"target-{number}"
+        source.write_bytes(b"data")
+        results = race(*[partial(files.rename, str(source), str(target))] * RACERS)
+
+        assert None in results
+        assert {result for result in results if result} <= {FileNotFoundError, FileExistsError}
+        assert not source.exists()
+        assert target.read_bytes() == b"data"
+
+
+def test_delete_removes_a_file_a_folder_or_nothing(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "below").mkdir(parents=True)
+    (tmp_path / "folder" / "below" / "file").touch()
+    (tmp_path / "file").touch()
+
+    for name in ("folder", "file", "nothing"):
+        files.delete(str(tmp_path / name))
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_delete_of_a_link_leaves_what_it_leads_to(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+
+    files.delete(str(tmp_path / "link"))
+
+    assert sorted(os.listdir(tmp_path)) == ["folder"]
+    assert os.listdir(tmp_path / "folder") == ["file"]
+
+
+def test_a_tree_can_be_deleted_by_several_at_once(files: LocalFiles, tmp_path: Path) -> None:
+    for number in range(10):
+        for name in range(20):
+            folder = tmp_path / f"tree-{number}" / str(name % 5)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / str(name)).touch()
+        results = race(*[partial(files.delete, str(tmp_path / f"tree-{number}"))] * RACERS)
+
+        assert results == [None] * RACERS
+    assert os.listdir(tmp_path) == []
+
+
+def test_listings_are_sorted(files: LocalFiles, tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / name).write_bytes(name.encode() * 3)
+    (tmp_path / "bb").mkdir()
+
+    assert files.names(str(tmp_path)) == ("a", "b", "bb", "c")
+    assert files.list(str(tmp_path)) == [
+        Entry("a", 3, False),
+        Entry("b", 3, False),
+        Entry("bb", 0, True),
+        Entry("c", 3, False),
+    ]
+
+
+def test_walk_gives_every_file_below_in_order(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "b" / "d").mkdir(parents=True)
+    (tmp_path / "b" / "d" / "two").write_bytes(b"22")
+    (tmp_path / "b" / "c").write_bytes(b"1")
+    (tmp_path / "a").touch()
+    (tmp_path / "empty").mkdir()
+
+    assert list(files.walk(str(tmp_path))) == [
+        Entry("a", 0, False),
+        Entry("b/c", 1, False),
+        Entry("b/d/two", 2, False),
+    ]
+
+
+def test_what_is_not_there_is_empty_and_has_no_length(files: LocalFiles, tmp_path: Path) -> None:
+    path = str(tmp_path / "nothing")
+
+    assert files.names(path) == ()
+    assert files.list(path) == []
+    assert list(files.walk(path)) == []
+    assert files.length(path) is None
+    with pytest.raises(FileNotFoundError):
+        files.read(path)
+
+
+def test_a_file_is_no_folder(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    path = str(tmp_path / "file")
+
+    assert files.names(path) == ()
+    assert files.list(path) == []
+    assert files.length(f"{path}/below") is None
+    assert files.length(path) == 4
+    assert files.read(path) == b"data"
+
+
+def test_a_folder_can_be_made_twice(files: LocalFiles, tmp_path: Path) -> None:
+    for _ in range(2):
+        files.make_folder(str(tmp_path / "a" / "b"))
+
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_sync_reaches_files_and_folders(sync: bool, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    for path in (tmp_path / "file", tmp_path):
+        LocalFiles(sync=sync).sync(str(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [("/data", True), ("data", True), ("file:/data", True), ("file:///data", True), ("hdfs://host/data", False)],
+)
+def test_local_paths_are_told_from_others(path: str, local: bool) -> None:
+    assert is_local(path) is local
+
+
+def test_a_local_uri_becomes_a_plain_path() -> None:
+    assert local_path("file:/data/a%20b") == local_path("file:///data/a%20b") == "/data/a b"
+    assert local_path("data") == os.path.abspath("data")
+
+
+def test_joining_keeps_one_slash() -> None:
+    assert join("hdfs://host/data/", "a") == join("hdfs://host/data", "a") == "hdfs://host/data/a"
+    assert join("/", "a") == "/a"
