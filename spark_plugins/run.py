@@ -51,6 +51,8 @@ class Run:
     ) -> None:
         self.binding = binding
         self._settle_timeout = settle_timeout
+        self._ending = threading.Lock()
+        self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         coordinator = Coordinator(
             journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
@@ -101,13 +103,25 @@ class Run:
         """Let a batch that waits for a store give up, so that the query can stop."""
         self._settler.stop()
 
+    def end(self, *, settle: bool) -> None:
+        """Somebody has waited for the query's end: after this nothing of the run touches a file."""
+        with self._ending:
+            try:
+                if settle:
+                    self.settle()
+            finally:
+                self.close()
+
     def retire(self) -> None:
-        """The query has ended: settle its last epoch and let go."""
-        try:
-            self.settle()
-        except (EpochalError, OSError) as fault:
-            log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
-        self.close()
+        """The query has ended, whoever waits for it: settle its last epoch and let go."""
+        with self._ending:
+            if self._closed:
+                return
+            try:
+                self.settle()
+            except (EpochalError, OSError) as fault:
+                log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
+            self.close()
 
     def _stop_query(self) -> None:
         """Rows are gone or another driver has taken over: an idle query must not go on as if all were well."""
@@ -117,6 +131,7 @@ class Run:
 
     def close(self) -> None:
         """No more events."""
+        self._closed = True
         self._settler.stop()
         self._listener.remove()
         _runs.discard(self)

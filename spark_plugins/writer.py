@@ -14,7 +14,7 @@ from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run
 from epochal.txn.coordinator import Ran
-from epochal.txn.errors import EpochalError, Refused, UnsupportedQuery
+from epochal.txn.errors import EpochalError, NotSettled, Refused, UnsupportedQuery
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.participant import Participant
 
@@ -119,6 +119,9 @@ class EpochWriter:
             self._failure = self._failure or fault
             query.stop()
             raise self._failure from None
+        except BaseException:
+            query.stop()  # the caller gets no handle to do it with
+            raise
         return handle
 
     def settle(self, timeout: float | None = None) -> None:
@@ -136,11 +139,8 @@ class EpochWriter:
         failure, self._failure = self._failure, None
         run, self._run = self._run, None
         if run is not None:
-            try:
-                if failure is None:
-                    run.settle()
-            finally:
-                run.close()
+            # A batch that gave up waiting because the query was stopped left an epoch to settle.
+            run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
             raise failure from fault
 

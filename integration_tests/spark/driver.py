@@ -101,7 +101,7 @@ def _slowed(frame: DataFrame, gate: str) -> DataFrame:
     """Rows whose tasks wait while the gate is there, after they have said on which executor they are."""
     from pyspark.sql import functions as f
 
-    @f.udf("long")
+    @f.udf("long", useArrow=False)
     def slow(number: int) -> int:
         path = Path(gate)
         if path.exists():

@@ -3,7 +3,7 @@
     python -m integration_tests.spark.reader ROOT STOP-FILE
 
 It reads the targets first and commits/ afterwards: a row that it sees must belong to an epoch that
-is decided by then. Its last line is JSON: how often it looked, and which epochs it saw too early.
+is decided by then. Its last line is JSON: how often it looked, and what it saw too early.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PAUSE = 0.01  # seconds between two looks: the drivers need the processors
 def main(world: World, stop: Path) -> None:
     """Look until the stop file is there."""
     looks, faults = 0, []
-    epochs_of: dict[Path, set[int]] = {}
+    sources_of: dict[Path, set[int]] = {}
     while not stop.exists():
         for target in world.targets:
-            fresh = [file for file in visible_files(target) if file not in epochs_of]
+            fresh = [file for file in visible_files(target) if file not in sources_of]
             for file in fresh:
-                epochs_of[file] = {row[1] for row in rows_in(file)}
+                sources_of[file] = {row[1] for row in rows_in(file)}
             # commits/ comes last: what is there by now was decided before or while we looked.
-            seen = {epoch for file in fresh for epoch in epochs_of[file]}
-            faults += [[target.name, epoch] for epoch in early(world, seen)]
-            looks += bool(epochs_of)
+            seen = {source for file in fresh for source in sources_of[file]}
+            faults += [[target.name, source] for source in early(world, seen)]
+            looks += bool(sources_of)
         time.sleep(PAUSE)
-    print(json.dumps({"looks": looks, "files": len(epochs_of), "faults": faults}), flush=True)
+    print(json.dumps({"looks": looks, "files": len(sources_of), "faults": faults}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import pytest
 
 from epochal.txn import failpoints
-from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, committed
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, planned
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
-AHEAD = 6  # epochs that the source always has more than are committed: no run ends before its kill
+AHEAD = 6  # files that the source always has more than are planned: no run ends before its kill
 
 # With @N the kill comes in the second epoch of the run; without, often while the run recovers.
 CHAIN = (
@@ -83,28 +83,28 @@ def test_the_chain_has_every_failpoint() -> None:
 def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(drivers: Children, world: World) -> None:
     stop = world.root / "stop"
     reader = drivers.run_module("integration_tests.spark.reader", str(world.root), str(stop))
-    epochs = _killed_again_and_again(drivers, world, CHAIN)
+    files = _killed_again_and_again(drivers, world, CHAIN)
     stop.touch()
     seen = json.loads(reader.wait().output.splitlines()[-1])
 
-    check_at_the_end(world, epochs=epochs)
+    check_at_the_end(world, files=files)
     assert seen["faults"] == []
     assert seen["looks"] > 100
-    assert seen["files"] > epochs
+    assert seen["files"] > files
 
 
 def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs(drivers: Children, world: World) -> None:
-    epochs = _killed_again_and_again(drivers, world, EAGER_CHAIN, "--commit", "eager")
+    files = _killed_again_and_again(drivers, world, EAGER_CHAIN, "--commit", "eager")
 
-    check_at_the_end(world, epochs=epochs)
+    check_at_the_end(world, files=files)
 
 
 def _killed_again_and_again(drivers: Children, world: World, chain: Sequence[str], *arguments: str) -> int:
-    """Start and kill once for each place, then run to the end. Returns how many epochs there were."""
+    """Start and kill once for each place, then run to the end. Returns how many files there were."""
     for point in chain:
         name, _, hit = point.partition("@")
-        epochs = len(committed(world)) + AHEAD
-        world.feed(epochs)
+        files = len(planned(world)) + AHEAD
+        world.feed(files)
         ended = drivers.run(world.root, "--small-journal", *arguments, points=f"{name}=kill@{hit or 1}")
 
         assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
@@ -112,4 +112,4 @@ def _killed_again_and_again(drivers: Children, world: World, chain: Sequence[str
     ended = drivers.run(world.root, "--small-journal", *arguments)
 
     assert ended.ending is Ending.DONE, ended.output
-    return epochs
+    return files

@@ -23,7 +23,7 @@ def test_available_now_shows_every_epoch_once(spark: SparkSession, world: World)
     world.feed(3)
     run(spark, world)
 
-    check_at_the_end(world, epochs=3)
+    check_at_the_end(world, files=3)
 
 
 def test_the_same_query_started_again_without_new_data_changes_nothing(spark: SparkSession, world: World) -> None:
@@ -32,7 +32,7 @@ def test_the_same_query_started_again_without_new_data_changes_nothing(spark: Sp
     before = sorted(world.first.rglob("*"))
     run(spark, world)
 
-    check_at_the_end(world, epochs=2)
+    check_at_the_end(world, files=2)
     assert sorted(world.first.rglob("*")) == before
 
 
@@ -42,7 +42,7 @@ def test_a_query_stopped_and_resumed_goes_on_where_it_was(spark: SparkSession, w
     world.feed(5)
     run(spark, world)
 
-    check_at_the_end(world, epochs=5)
+    check_at_the_end(world, files=5)
 
 
 def test_processing_time_shows_each_epoch_as_it_comes(spark: SparkSession, world: World) -> None:
@@ -55,7 +55,7 @@ def test_processing_time_shows_each_epoch_as_it_comes(spark: SparkSession, world
     finally:
         query.stop()
 
-    check_at_the_end(world, epochs=2)
+    check_at_the_end(world, files=2)
 
 
 def test_process_all_available_makes_the_rows_visible(spark: SparkSession, world: World) -> None:
@@ -72,7 +72,7 @@ def test_the_end_of_a_with_block_stops_the_query_and_settles(spark: SparkSession
         wait_until(lambda: committed(world) == {0}, "the first epoch's commit")
 
     assert not query.isActive
-    check_at_the_end(world, epochs=1)
+    check_at_the_end(world, files=1)
 
 
 def test_the_handle_has_all_that_sparks_own_has(spark: SparkSession, world: World) -> None:
@@ -99,7 +99,7 @@ def test_awaiting_with_a_timeout_says_that_the_query_goes_on(spark: SparkSession
 
 def test_an_epoch_whose_rows_are_all_filtered_away_is_an_epoch(spark: SparkSession, world: World) -> None:
     world.feed(3)
-    odd = stream(spark, world).where("epoch % 2 = 1")
+    odd = stream(spark, world).where("file % 2 = 1")
     EpochWriter(archive(world, bucket_by=["kind"])).start(to_checkpoint(odd, world)).awaitTermination()
 
     expected = {row: 1 for row in all_rows(3) if row[1] == 1}
@@ -115,7 +115,7 @@ def test_one_writer_may_start_its_query_again(spark: SparkSession, world: World)
     world.feed(2)
     start(spark, world, writer).awaitTermination()
 
-    check_at_the_end(world, epochs=2)
+    check_at_the_end(world, files=2)
 
 
 def test_a_checkpoint_whose_driver_died_while_spark_wrote_its_first_offsets_can_be_used(
@@ -126,4 +126,4 @@ def test_a_checkpoint_whose_driver_died_while_spark_wrote_its_first_offsets_can_
     (world.checkpoint / "offsets" / ".0.6c1dfa5e-0000-4000-8000-000000000000.tmp").touch()
     run(spark, world)
 
-    check_at_the_end(world, epochs=1)
+    check_at_the_end(world, files=1)

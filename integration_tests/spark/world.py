@@ -1,7 +1,7 @@
 """One stream's world on disk: a source of small Parquet files, a checkpoint and two targets.
 
 A file of the source is an epoch, since the stream takes one file a trigger in order of age. Every row
-says which epoch it belongs to, so whoever sees a row knows what commits/ must have.
+says which file it comes from, so whoever sees a row knows what commits/ must have.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SCHEMA = "id long, epoch long, kind string, word string"
-ROWS = 6  # in each epoch
+SCHEMA = "id long, file long, kind string, word string"
+ROWS = 6  # in each file
 KINDS = ("a", "b/../c", "")  # bucket values; one that a path could mistake, one that is empty
 WORDS = ("one", "two")
 BIRTH = 1_700_000_000  # the first source file's age; the others are younger, a second each
@@ -56,31 +56,31 @@ class World:
         """JSON in buckets of `word`, several files each, with a marker each bucket."""
         return self.root / "second"
 
-    def feed(self, epochs: int) -> None:
+    def feed(self, files: int) -> None:
         """Let the source hold so many files in all."""
         self.source.mkdir(parents=True, exist_ok=True)
-        for epoch in range(len(list(self.source.iterdir())), epochs):
-            put_source_file(self.source, epoch, rows_of(epoch))
+        for file in range(len(list(self.source.iterdir())), files):
+            put_source_file(self.source, file, rows_of(file))
 
 
-def rows_of(epoch: int) -> list[Row]:
-    """The rows of one epoch."""
-    numbers = range(epoch * ROWS, (epoch + 1) * ROWS)
-    return [(n, epoch, KINDS[n % len(KINDS)], WORDS[n % len(WORDS)]) for n in numbers]
+def rows_of(file: int) -> list[Row]:
+    """The rows of one file of the source."""
+    numbers = range(file * ROWS, (file + 1) * ROWS)
+    return [(n, file, KINDS[n % len(KINDS)], WORDS[n % len(WORDS)]) for n in numbers]
 
 
-def all_rows(epochs: int) -> Counter[Row]:
-    """Every row of the first epochs, once."""
-    return Counter(row for epoch in range(epochs) for row in rows_of(epoch))
+def all_rows(files: int) -> Counter[Row]:
+    """Every row of the first files, once."""
+    return Counter(row for file in range(files) for row in rows_of(file))
 
 
 def put_source_file(folder: Path, number: int, rows: list[Row]) -> None:
     """Add a file to a source; it appears whole, and younger than those before it."""
-    ids, epochs, kinds, words = zip(*rows, strict=True)
+    ids, files, kinds, words = zip(*rows, strict=True)
     table = pa.table(
         {
             "id": pa.array(ids, pa.int64()),
-            "epoch": pa.array(epochs, pa.int64()),
+            "file": pa.array(files, pa.int64()),
             "kind": pa.array(kinds, pa.string()),
             "word": pa.array(words, pa.string()),
         }

@@ -142,11 +142,11 @@ def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str
         if isinstance(bucket, TimeBucket):
             if not isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
                 raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a time bucket needs a timestamp")
-            value = _time_text(frame[column], bucket, kind)
+            value = _time_text(frame[_quoted(column)], bucket, kind)
         else:
             if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.BinaryType | t.VariantType):
                 raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a bucket needs a plain value")
-            value = frame[column].cast("string")
+            value = frame[_quoted(column)].cast("string")
         found[f"{PREFIX}{number}"] = encoded(value)
     return found
 
@@ -161,6 +161,11 @@ def encoded(value: Column) -> Column:
     short = f.concat(f.lit("v"), base64url(value))
     long = f.concat(f.lit("h"), f.sha2(f.encode(value, "UTF-8"), 256), base64url(f.substring(value, 1, 24)))
     return f.when(value.isNull(), f.lit("n")).when(f.octet_length(value) <= EXACT, short).otherwise(long)
+
+
+def _quoted(column: str) -> str:
+    """A column's name as Spark reads it when it has dots or blanks in it."""
+    return "`" + column.replace("`", "``") + "`"
 
 
 def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:

@@ -19,7 +19,7 @@ from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, DataLost, Refused
+from epochal.txn.errors import BadRows, DataLost, OptionError, Refused
 from epochal.txn.files import TEMPORARY, Entry, Files, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 
@@ -185,7 +185,7 @@ class RollingFileSink:
 
     def _write(self, rows: DataFrame, folder: str) -> int:
         """Let Spark write the staged files; the number of rows, counted on the way."""
-        from pyspark.errors import AnalysisException
+        from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -209,6 +209,8 @@ class RollingFileSink:
                 f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {fault.getMessage()}. "
                 "Nothing of the epoch was written"
             ) from fault
+        except IllegalArgumentException as fault:
+            raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
         return int(counter.get.get("rows", 0))
 
     def _moves(self, attempt: Attempt, staged: Iterable[Entry]) -> list[tuple[str, str, int]]:

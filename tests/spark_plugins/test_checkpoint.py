@@ -75,3 +75,17 @@ def test_the_digest_of_offsets_changes_with_their_content(tmp_path: Path) -> Non
     assert one is not None
     assert reader(tmp_path).offsets(4) not in (one, None)
     assert reader(tmp_path).offsets(5) is None
+
+
+def test_an_epoch_planned_again_at_another_time_has_the_same_digest(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    offsets = tmp_path / "offsets" / "4"
+    plan = '{"batchWatermarkMs":%d,"batchTimestampMs":%d,"conf":{"spark.sql.shuffle.partitions":"%d"}}'
+    offsets.write_text("v1\n" + plan % (0, 1794847011692, 200) + '\n{"logOffset":4}')
+    one = reader(tmp_path).offsets(4)
+    offsets.write_text("v1\n" + plan % (0, 1794850000000, 4) + '\n{"logOffset":4}')
+    again = reader(tmp_path).offsets(4)
+    offsets.write_text("v1\n" + plan % (7, 1794847011692, 200) + '\n{"logOffset":4}')
+
+    assert again == one
+    assert reader(tmp_path).offsets(4) != one, "the watermark decides which rows come too late"

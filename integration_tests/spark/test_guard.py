@@ -1,0 +1,241 @@
+"""What would lose or double rows is refused, with the choices spelled out; each choice does what it says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal import (
+    EpochalError,
+    EpochWriter,
+    ForeignTarget,
+    JournalLost,
+    OffsetsChanged,
+    Refused,
+    Rewound,
+    RollingFileSink,
+)
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
+from integration_tests.spark.checks import check_at_the_end, leftovers, visible_rows
+from integration_tests.spark.queries import archive, run, start, tree
+from integration_tests.spark.world import World, all_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def refused(spark: SparkSession, world: World, kind: type[EpochalError]) -> dict[str, str]:
+    """See a start refused and nothing written. Returns the choices that the refusal names."""
+    before = tree(world.first)
+    with pytest.raises(kind, match="Nothing was written") as refusal:
+        start(spark, world, EpochWriter(archive(world))).awaitTermination()
+
+    assert tree(world.first) == before
+    assert spark.streams.active == []
+    return dict(re.findall(r"(adopt|new)='([^']+)'", str(refusal.value)))
+
+
+def with_new_checkpoint(spark: SparkSession, world: World) -> World:
+    """Two epochs in the target, and the checkpoint gone."""
+    world.feed(2)
+    run(spark, world)
+    shutil.move(world.checkpoint, world.root / "old-checkpoint")
+    return world
+
+
+def rewound(spark: SparkSession, world: World) -> World:
+    """Four epochs in the target; checkpoint and journal as they were after two."""
+    world.feed(2)
+    run(spark, world)
+    shutil.copytree(world.checkpoint, world.root / "copy")
+    world.feed(4)
+    run(spark, world)
+    shutil.rmtree(world.checkpoint)
+    shutil.move(world.root / "copy", world.checkpoint)
+    return world
+
+
+def test_a_new_checkpoint_on_an_old_target_is_refused(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, with_new_checkpoint(spark, world), ForeignTarget)
+
+    assert set(choices) == {"adopt", "new"}
+    assert visible_rows(world.first) == all_rows(2)
+
+
+def test_new_lets_both_streams_write(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, with_new_checkpoint(spark, world), ForeignTarget)
+    run(spark, world, new=choices["new"])
+    both = visible_rows(world.first)
+    shutil.move(world.checkpoint, world.root / "newer-checkpoint")
+    shutil.move(world.root / "old-checkpoint", world.checkpoint)
+    world.feed(3)
+    run(spark, world)
+
+    assert both == all_rows(2) + all_rows(2)
+    assert visible_rows(world.first) == all_rows(2) + all_rows(3)
+
+
+def test_adopt_takes_the_others_place_and_the_other_can_write_no_more(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, with_new_checkpoint(spark, world), ForeignTarget)
+    run(spark, world, adopt=choices["adopt"])
+    both = visible_rows(world.first)
+    run(spark, world)  # the choice is remembered
+    shutil.move(world.checkpoint, world.root / "newer-checkpoint")
+    shutil.move(world.root / "old-checkpoint", world.checkpoint)
+    world.feed(3)
+    choices = refused(spark, world, ForeignTarget)
+
+    assert both == visible_rows(world.first) == all_rows(2) + all_rows(2)
+    assert set(choices) == {"new"}
+
+
+def test_a_choice_made_for_another_state_accepts_nothing(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, with_new_checkpoint(spark, world), ForeignTarget)
+    stale = choices["new"].replace("@1", "@0")
+
+    with pytest.raises(ForeignTarget):
+        run(spark, world, new=stale)
+    assert visible_rows(world.first) == all_rows(2)
+
+
+def test_a_rewound_checkpoint_is_refused(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, rewound(spark, world), Rewound)
+
+    assert set(choices) == {"adopt", "new"}
+    assert visible_rows(world.first) == all_rows(4)
+
+
+def test_adopt_skips_the_epochs_that_the_rewound_checkpoint_brings_back(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, rewound(spark, world), Rewound)
+    world.feed(5)
+    run(spark, world, adopt=choices["adopt"])
+
+    check_at_the_end(world, files=5)
+
+
+def test_new_writes_the_epochs_that_the_rewound_checkpoint_brings_back(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, rewound(spark, world), Rewound)
+    world.feed(5)
+    run(spark, world, new=choices["new"])
+
+    again = all_rows(5) - all_rows(2)
+    assert visible_rows(world.first) == all_rows(4) + again
+    assert leftovers(world.first) == []
+
+
+def test_a_checkpoint_rewound_behind_its_journal_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(3)
+    run(spark, world)
+    for name in ("offsets/2", "commits/2", "offsets/.2.crc", "commits/.2.crc", "commits/1", "commits/.1.crc"):
+        (world.checkpoint / name).unlink()
+    choices = refused(spark, world, Rewound)
+    run(spark, world, adopt=choices["adopt"])
+
+    check_at_the_end(world, files=3)
+
+
+def test_an_epoch_that_comes_back_with_other_offsets_is_refused(spark: SparkSession, world: World) -> None:
+    choices = refused(spark, rewound(spark, world), Rewound)
+    query = EpochWriter(archive(world), adopt=choices["adopt"])
+    two_files_each = spark.readStream.schema("id long, file long, kind string, word string").option(
+        "maxFilesPerTrigger", 2
+    )
+    frame = two_files_each.parquet(str(world.source))
+    for number in (2, 3):  # the source's log says that these are in one epoch
+        _plan_together(world, number)
+    stream = frame.writeStream.option("checkpointLocation", str(world.checkpoint)).trigger(availableNow=True)
+
+    with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets"):
+        query.start(stream).awaitTermination()
+    assert visible_rows(world.first) == all_rows(4)
+
+
+def _plan_together(world: World, number: int) -> None:
+    """Put a file into the source's log as if a driver had died before it wrote offsets/N."""
+    source = world.root / "source" / f"{number:05d}.parquet"
+    stamp = int(source.stat().st_mtime * 1000)
+    entry = f'v1\n{{"path":"file://{source}","timestamp":{stamp},"batchId":{number}}}'
+    (world.checkpoint / "sources" / "0" / str(number)).write_text(entry)
+
+
+def test_a_journal_that_was_deleted_is_missed(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world)
+    shutil.rmtree(world.journal)
+    choices = refused(spark, world, JournalLost)
+    world.feed(3)
+    run(spark, world, adopt=choices["adopt"])
+
+    check_at_the_end(world, files=3)
+
+
+def test_a_journal_that_lost_an_epoch_is_an_error_that_names_it(spark: SparkSession, world: World) -> None:
+    world.feed(3)
+    run(spark, world)
+    for record in world.journal.glob("e000000000002.*"):
+        record.unlink()
+
+    with pytest.raises(JournalLost, match="epoch 2 was checkpointed by Spark, but the journal has no record"):
+        run(spark, world)
+
+
+def test_a_target_that_was_emptied_is_missed(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world)
+    shutil.rmtree(world.first)
+    world.first.mkdir()
+
+    with pytest.raises(Rewound, match="emptied, moved or restored"):
+        run(spark, world)
+    assert list(world.first.iterdir()) == []
+
+
+def test_a_target_of_sparks_own_file_sink_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    stream = spark.readStream.schema("id long, file long, kind string, word string").parquet(str(world.source))
+    sparks_own = stream.writeStream.option("checkpointLocation", str(world.root / "other")).trigger(availableNow=True)
+    sparks_own.format("parquet").start(str(world.first)).awaitTermination()
+    before = tree(world.first)
+
+    with pytest.raises(Refused, match="written by Spark's own file sink"):
+        run(spark, world)
+    assert tree(world.first) == before
+
+
+def test_a_query_that_ran_without_epochal_can_be_taken_over(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    stream = spark.readStream.schema("id long, file long, kind string, word string").option("maxFilesPerTrigger", 1)
+    plain = stream.parquet(str(world.source)).writeStream.option("checkpointLocation", str(world.checkpoint))
+    plain.foreachBatch(lambda frame, _: frame.count()).trigger(availableNow=True).start().awaitTermination()
+    world.feed(4)
+    run(spark, world)
+
+    assert visible_rows(world.first) == all_rows(4) - all_rows(2)
+    assert Journal(LocalFiles(), str(world.journal)).read().base == 2
+
+
+def test_a_journal_of_another_checkpoint_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    journal = str(world.root / "journal")
+    run(spark, world, journal=journal)
+    shutil.rmtree(world.checkpoint)
+
+    with pytest.raises(Refused, match="is the journal of query"):
+        run(spark, world, RollingFileSink(str(world.second)), journal=journal)
+
+
+def test_a_second_sink_added_later_gets_the_epochs_from_then_on(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world)
+    world.feed(4)
+    run(spark, world, archive(world), RollingFileSink(str(world.second), name="second"))
+
+    assert visible_rows(world.first) == all_rows(4)
+    assert visible_rows(world.second) == Counter(all_rows(4)) - all_rows(2)
