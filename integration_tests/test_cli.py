@@ -22,7 +22,12 @@ def run_driver(folder: Path, failpoint: str = "") -> subprocess.CompletedProcess
     return subprocess.run(
         [sys.executable, str(ROOT / "examples" / "orders_to_files.py"), str(folder)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "EPOCHAL_FAILPOINTS": failpoint},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "EPOCHAL_FAILPOINTS": failpoint,
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",  # a killed JVM removes nothing
+        },
         capture_output=True,
         text=True,
         check=False,

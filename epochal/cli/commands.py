@@ -135,8 +135,8 @@ def parser() -> argparse.ArgumentParser:
     about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=about.capitalize())
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
-    demo.add_argument("--epochs", type=_number(8), metavar="N", help="how many epochs (12, or 4 a kill)")
-    demo.add_argument("--rows", type=_number(1), default=2000, metavar="N", help="orders in each epoch (2000)")
+    demo.add_argument("--epochs", type=_number(4), metavar="N", help="how many epochs (8, or more for more kills)")
+    demo.add_argument("--rows", type=_number(1), default=3000, metavar="N", help="orders in each epoch (3000)")
     demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
     demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")
     return whole

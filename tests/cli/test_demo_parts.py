@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.cli import main
 from epochal.cli.demo import orders
 from epochal.cli.demo.count import count
 from epochal.cli.demo.moments import LANDED, PLAN, PREPARED, UNSEEN, is_due, wanted
@@ -168,6 +169,7 @@ def test_near_the_end_any_moment_in_an_epoch_will_do() -> None:
 
     assert is_due(UNSEEN, late, AT_START, epochs=12)
     assert not is_due(UNSEEN, late, AT_START, epochs=20)
+    assert is_due(LANDED, replace(late, plain_committed=10), AT_START, epochs=12)
 
 
 def test_the_first_kill_is_the_one_that_doubles_rows_of_the_plain_query() -> None:
@@ -197,3 +199,32 @@ def test_a_kill_takes_the_whole_group(sleeper: Driver) -> None:
     assert sleeper.kill_if(lambda: True)
 
     assert sleeper.ended() == -9
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, "mine.txt", "precious")
+
+    assert main(["demo", "--keep", str(tmp_path)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_a_driver_that_cannot_run_is_exit_code_1_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really = subprocess.Popen
+    program = [sys.executable, "-c", "import sys; sys.exit('no java here')"]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: really(program, **options))
+
+    assert main(["demo", "--rows", "1"]) == 1
+    assert "no java here" in capsys.readouterr().err
+
+
+def test_a_driver_that_ends_before_all_kills_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    really = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: really([sys.executable, "-c", ""], **options))
+
+    assert main(["demo", "--rows", "1", "--json"]) == 1
+    assert "only 0 kills of 3" in capsys.readouterr().err

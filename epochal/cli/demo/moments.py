@@ -42,5 +42,5 @@ def is_due(moment: Moment, sight: Sight, at_start: Sight, epochs: int) -> bool:
     """Whether to kill now."""
     if not is_near(moment, sight, at_start):
         return False
-    late = moment is not LANDED and sight.committed >= epochs - 3
+    late = sight.plain_committed >= epochs - 2 if moment is LANDED else sight.committed >= epochs - 3
     return moment.is_now(sight) or (late and MIDWAY.is_now(sight))

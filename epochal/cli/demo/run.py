@@ -15,13 +15,13 @@ from pathlib import Path
 
 from epochal.cli.demo import orders
 from epochal.cli.demo.count import Count, count, staged
-from epochal.cli.demo.moments import is_due, is_near, wanted
+from epochal.cli.demo.moments import MIDWAY, is_due, is_near, wanted
 from epochal.cli.demo.places import Places
 from epochal.cli.demo.process import Driver
 from epochal.cli.demo.show import Progress, result_table
 from epochal.cli.demo.watch import Sight, Watch
 from epochal.cli.text import counted, paint
-from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.errors import Refused
 from epochal.txn.model import Json
 
 SYSTEMS = {"epochal, by day": "by_day", "epochal, by region": "by_region", "foreachBatch append": "plain"}
@@ -39,13 +39,13 @@ class Kill:
     plain: str
 
 
-class DemoFailed(EpochalError):
-    """The driver ended by itself, or took too long."""
+class DemoFailed(Exception):
+    """The driver ended by itself, or took too long, or could not be hit."""
 
 
 def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout: float, as_json: bool) -> int:
     """Run it; 1 if a row of epochal is doubled, missing, wrong or was seen early."""
-    epochs = epochs or max(12, 4 * kills)
+    epochs = max(epochs or 8, 2 * kills + 2)  # each start finishes one before it is killed in another
     with _folder(keep) as root:
         places = Places(root)
         places.scratch.mkdir()
@@ -53,8 +53,13 @@ def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout:
         progress.event(f"{epochs * rows:,} orders in {epochs} files; each file becomes one epoch of two queries")
         orders.write(places.incoming, epochs=epochs, rows=rows)
         show = _Show(places, progress, epochs=epochs, kills=kills, deadline=time.monotonic() + timeout)
-        show.run()
-        progress.end()
+        try:
+            show.run()
+        except DemoFailed as fault:
+            print(f"{paint('epochal demo:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+            return 1
+        finally:
+            progress.end()
         return _report(show, places, epochs * rows, as_json=as_json)
 
 
@@ -79,6 +84,10 @@ class _Show:
         """Start and kill until one ends by itself."""
         while not self._run_driver():
             pass
+        if len(self.kills) < self._wanted:
+            raise DemoFailed(
+                f"only {counted(len(self.kills), 'kill')} of {self._wanted} met a driver in mid-epoch; run again"
+            )
         self._progress.event(f"driver {self.starts} has ended; counting")
 
     def _run_driver(self) -> bool:
@@ -122,7 +131,7 @@ class _Show:
 
         if not driver.kill_if(still):
             return False
-        name = moment.name if moment.is_now(last) else "in the middle of an epoch"
+        name = (moment if moment.is_now(last) else MIDWAY).name
         kill = Kill(round(self._progress.seconds, 1), name, last.exact_says(), last.plain_says())
         self.kills.append(kill)
         self._progress.event(f"kill -9 number {len(self.kills)}, {name}", "red")
@@ -166,13 +175,12 @@ def _report(show: _Show, places: Places, expected: int, *, as_json: bool) -> int
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
-    """A folder to work in. A kill of this process itself must not leave the driver running."""
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """A folder to work in. If this process is asked to end, its driver ends too, and the folder goes."""
     root = Path(keep).resolve() if keep else Path(tempfile.mkdtemp(prefix="epochal-demo-"))
-    if keep:
-        root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()):
-            raise Refused(f"{root} is not empty; name a new folder")
+    root.mkdir(parents=True, exist_ok=True)
+    if any(root.iterdir()):
+        raise Refused(f"{root} is not empty; name a new folder")
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         yield root
     finally:
