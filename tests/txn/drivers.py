@@ -10,6 +10,7 @@ What Spark does is part of the driver. Its phases, for each epoch the last five:
              no epoch left: ─> last ─> ended    fenced, or commits/N was there: ─> last ─> ended
 
 `before`, `after` and `last` settle, and in eager mode so does `inside`, between run and checkpoint.
+A cleaner is a process of two phases, `recover` and `gc`.
 A phase hands the next one only its epoch and generation: the coordinator keeps nothing else that
 counts (its journal caches files that never change).
 """
@@ -23,8 +24,9 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeAlias
 
-from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import FencedOut, OffsetsChanged
+from epochal.txn.coordinator import Coordinator, clear
+from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
+from epochal.txn.recovery import fence
 from epochal.txn.view import View
 from tests.txn.world import (
     CompactedJournal,
@@ -142,6 +144,8 @@ def _settle(setting: Setting, replay: Replay, place: Place) -> Place:
     match place.phase:
         case "before":
             return replace(place, phase="run")
+        case "recover":
+            return replace(place, phase="gc")
         case "inside":
             return replace(place, phase="checkpoint")
         case "after" if place.epoch + 1 < setting.epochs:
@@ -168,6 +172,17 @@ def _checkpoint(setting: Setting, replay: Replay, place: Place) -> Place:
     return replace(place, phase="after" if created else "last")
 
 
+def _gc(setting: Setting, replay: Replay, place: Place) -> Place:
+    coordinator = replay.coordinator(setting, 0)
+    journal = coordinator.journal
+    try:
+        newest = fence(journal) if setting.fencing else journal.read().generation
+    except Refused:
+        return Place("ended")  # no driver has started yet
+    clear(journal, [SharedStore(replay.ask)], coordinator.lineage, newest=newest, by=newest)
+    return Place("ended")
+
+
 _PHASES: dict[str, Callable[[Setting, Replay, Place], Place]] = {
     "start": _start,
     "plan": _plan,
@@ -178,6 +193,8 @@ _PHASES: dict[str, Callable[[Setting, Replay, Place], Place]] = {
     "checkpoint": _checkpoint,
     "after": _settle,
     "last": _settle,
+    "recover": _settle,
+    "gc": _gc,
 }
 
 
@@ -194,12 +211,15 @@ def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> lis
             # A rule that a test has changed may hold anything anywhere.
             known = last if not module.startswith("epochal.txn") else None
             found.append((frame.f_code.co_name, frame.f_lasti, repr((live, known))))
+            if frame.f_code.co_name == "_finish":
+                operation = "finish"  # whatever it waits for, to its caller it is one step
         frame = frame.f_back
     return found
 
 
 def _everything(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return sorted((name, value) for name, value in held.items() if name != "self" and not callable(value))
+    # ".0" is a comprehension's iterator. There is one sink, so it says nothing.
+    return sorted((name, value) for name, value in held.items() if name not in ("self", ".0") and not callable(value))
 
 
 def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
@@ -242,7 +262,7 @@ def _of_run(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
 
 
 def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held.get("attempt"), held.get("verdict"), last.get("leftovers")
+    return held.get("newest"), held.get("attempt"), held.get("verdict"), last.get("leftovers")
 
 
 def _done(view: View) -> Any:
@@ -258,6 +278,7 @@ FORGET: dict[str, Forget] = {
     "_claim": _of_claim,
     "settle": _of_settle,
     "_finish": _of_finish,
+    "compact": _of_finish,
     "run": _of_run,
     "clear": _of_clear,
 }

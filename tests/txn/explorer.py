@@ -8,8 +8,8 @@ may end because it was fenced or came too late, never by another error.
 
 Three reductions, all exact: drivers are alike, so states that differ only in who is who are one; a
 step that changes nothing and would give the same result at any later time is taken at once; and a
-driver forgets what no later line of its code reads (`drivers.FORGET`). Without them the same worlds
-are reached by many more states: `test_explorer` compares.
+driver forgets what no later line of its code reads (`drivers.FORGET`). `test_explorer` compares with
+a search without any of them, and has every forgetful step taken from several pasts (`doubting`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from tests.txn.drivers import Place, Waiting, advance
 from tests.txn.world import Operation, Setting, World, decoded, execute, faults, is_idle_for_good, unfinished
 
+PASTS = 4  # that a doubting explorer compares for each driver
 BITS = 20  # of a packed state for each driver
 MASK = (1 << BITS) - 1
 ENDED = 0
@@ -52,8 +53,12 @@ class Explored:
 class Explorer:
     """Searches one setting. Worlds and drivers are numbered, so that a state is one integer."""
 
-    def __init__(self, setting: Setting, progress: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self, setting: Setting, progress: Callable[[str], None] = lambda line: None, *, doubting: bool = False
+    ) -> None:
         self._setting = setting
+        self._doubting = doubting
+        self._pasts: dict[int, set[tuple[Any, ...]]] = {}
         self._progress = progress
         self._worlds: list[World] = []
         self._world_ids: dict[World, int] = {}
@@ -70,7 +75,9 @@ class Explorer:
 
     def run(self) -> Explored:
         """Search everything."""
-        first = self._pack(self._number_world(World()), [self._fresh] * self._setting.starts)
+        cleaner = self._number_driver(advance(self._setting, Place("recover"), ()))
+        processes = [self._fresh] * self._setting.starts + [cleaner] * self._setting.cleaners
+        first = self._pack(self._number_world(World()), processes)
         came_from: dict[int, int] = {first: -1}
         layer, depth = [first], 0
         while layer:
@@ -155,6 +162,9 @@ class Explorer:
             if isinstance(after, Place) and after.phase == "broken":
                 raise _Broken(f"a driver ends with {after.error}")
             known = self._answers[driver, result] = self._number_driver(after)
+            for past in self._pasts.get(driver, ()):
+                other = advance(self._setting, waiting.place, (*past, result))
+                assert self._number_driver(other) == known, f"{waiting.key} does not say all of {past} that counts"
         return known
 
     def _check_alone(self, world: int) -> None:
@@ -185,6 +195,10 @@ class Explorer:
         if known is None:
             known = self._driver_ids[key] = len(self._drivers)
             self._drivers.append(driver)
+        if self._doubting and isinstance(driver, Waiting):
+            pasts = self._pasts.setdefault(known, set())
+            if len(pasts) < PASTS:
+                pasts.add(driver.past)
         return known
 
     def _pack(self, world: int, drivers: list[int]) -> int:
@@ -194,7 +208,7 @@ class Explorer:
 
     def _unpack(self, state: int) -> tuple[int, list[int]]:
         drivers = []
-        for _ in range(self._setting.starts):
+        for _ in range(self._setting.starts + self._setting.cleaners):
             drivers.append(state & MASK)
             state >>= BITS
         return state, drivers

@@ -19,6 +19,7 @@ from epochal.txn.model import Attempt
 from epochal.txn.plan import Decide, Finish, Sweep, choose, lowest_open, next_step, sweep
 from epochal.txn.records import Decided, Prepared, encode
 from epochal.txn.view import View, handles
+from tests.txn import drivers
 from tests.txn.explorer import Explorer, Found
 from tests.txn.world import Setting, World, faults, unfinished, view_of
 
@@ -47,11 +48,13 @@ def found_in(setting: Setting) -> Found:
         Setting(starts=2, epochs=2, eager=True),
         Setting(starts=2, epochs=2, begin_first=True),
         Setting(starts=2, epochs=2, compacted=True),
+        Setting(starts=2, epochs=1, cleaners=1),
+        Setting(starts=2, epochs=1, cleaners=1, fencing=True),
     ],
     ids=str,
 )
 def test_no_order_of_events_loses_doubles_or_shows_early(setting: Setting) -> None:
-    explored = Explorer(setting).run()
+    explored = Explorer(setting, doubting=setting.starts == 2).run()
     print(setting, explored)
 
     assert explored.states > 1000
@@ -65,6 +68,13 @@ def test_the_reductions_reach_the_same_worlds(eager: bool) -> None:
 
     assert full.worlds == reduced.worlds
     assert full.states > 3 * reduced.states
+
+
+def test_the_doubting_explorer_sees_what_must_not_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(drivers.FORGET, "settle", lambda operation, held, last: ())
+
+    with pytest.raises(AssertionError, match="does not say all"):
+        Explorer(Setting(starts=2, epochs=2), doubting=True).run()
 
 
 def test_without_the_seal_an_epoch_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

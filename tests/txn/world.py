@@ -41,11 +41,13 @@ class Setting:
     epochs: int
     eager: bool = False
     compacted: bool = False  # done epochs are folded away as early as can be
+    cleaners: int = 0  # besides the drivers: `epochal recover`, then `epochal gc`, at any time
+    fencing: bool = False  # `epochal gc --fence`
     begin_first: bool = False  # the coordinator begins before Spark reads commits/, not in the first batch
     reduced: bool = True  # False: no two states are taken as one, and no step is taken out of turn
 
     def __str__(self) -> str:
-        modes = [name for name in ("eager", "compacted", "begin_first") if getattr(self, name)]
+        modes = [name for name in ("eager", "compacted", "begin_first", "cleaners", "fencing") if getattr(self, name)]
         return " ".join([f"{self.starts} starts, {self.epochs} epochs", *modes])
 
 
