@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import epochal
+from epochal.spark_plugins.listener import _Events
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
 from integration_tests.spark.jvm import CHEAP, JAVA_OPTIONS
@@ -45,17 +46,23 @@ def main() -> Ending:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if arguments.small_journal:
         _compact_often()
+    if arguments.deaf:
+        _hear_nothing()
     try:
         spark = epochal.session("driver", master=arguments.master, conf={**CHEAP, **_java_options()})
         _run(spark, arguments)
-    except epochal.FencedOut as fault:
-        print(f"FencedOut: {fault}", flush=True)
-        return Ending.FENCED_OUT
     except Exception as fault:  # noqa: BLE001  # the exit code and the output tell it
         traceback.print_exc()
-        concurrent = "CONCURRENT_STREAM_LOG_UPDATE" in str(fault)
-        return Ending.CONCURRENT_UPDATE if concurrent else Ending.FAILED
+        return _ending(fault)
     return Ending.DONE
+
+
+def _ending(fault: Exception) -> Ending:
+    if isinstance(fault, epochal.FencedOut):
+        return Ending.FENCED_OUT
+    if "epochal.txn.errors.FencedOut" in str(fault):
+        return Ending.FENCED_OUT  # as Spark's own handle tells it
+    return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
 def sinks_of(world: World, count: int) -> list[epochal.RollingFileSink]:
@@ -118,6 +125,11 @@ def _compact_often() -> None:
     Journal.compact = partialmethod(Journal.compact, slack=2)  # type: ignore[assignment,method-assign]
 
 
+def _hear_nothing() -> None:
+    """Only the end of the interpreter is left to settle the last epoch."""
+    _Events.onQueryProgress = _Events.onQueryIdle = _Events.onQueryTerminated = _Events.onQueryStarted  # type: ignore[method-assign]
+
+
 def _java_options() -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": os.environ[JAVA_OPTIONS]} if JAVA_OPTIONS in os.environ else {}
 
@@ -129,6 +141,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sinks", type=int, default=2)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
+    parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")
     parser.add_argument("--small-journal", action="store_true", help="compact the journal each few epochs")
     parser.add_argument("--gate-after-batch", default="", help="a file to wait at before Spark's commits/N")
     parser.add_argument("--slow-gate", default="", help="a file that tasks wait for")

@@ -1,0 +1,195 @@
+"""Writers and queries: one each, with or without our own start, by settings too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, IllegalArgumentException
+
+from epochal import EpochWriter, OptionError, Refused, RollingFileSink, UnsupportedQuery
+from integration_tests.spark.checks import check_at_the_end, visible_files, visible_rows
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.queries import archive, start, stream, to_checkpoint
+from integration_tests.spark.waiting import wait_until
+from integration_tests.spark.world import World, all_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> World:
+    """A second stream's world."""
+    return World(tmp_path / "other")
+
+
+def test_two_queries_of_one_session_each_have_their_writer(spark: SparkSession, world: World, other: World) -> None:
+    world.feed(3)
+    other.feed(4)
+    queries = [start(spark, each, EpochWriter(archive(each))) for each in (world, other)]
+    for query in queries:
+        query.awaitTermination()
+
+    check_at_the_end(world, files=3)
+    check_at_the_end(other, files=4)
+
+
+def test_a_writer_that_runs_a_query_refuses_another(spark: SparkSession, world: World, other: World) -> None:
+    world.feed(1)
+    other.feed(1)
+    writer = EpochWriter(archive(world))
+    with start(spark, world, writer, processingTime="50 milliseconds") as first:
+        first.processAllAvailable()
+        with pytest.raises(Refused, match="give each query an EpochWriter of its own"):
+            start(spark, other, writer)
+
+        assert first.isActive
+        world.feed(2)
+        first.processAllAvailable()
+    check_at_the_end(world, files=2)
+
+
+def test_foreach_batch_alone_shows_the_last_epoch_when_spark_reports_it(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    query = to_checkpoint(stream(spark, world), world, processingTime="1 hour")
+    running = query.foreachBatch(EpochWriter(archive(world))).start()
+    try:
+        # No second batch comes, and nobody stops the query or waits for it.
+        wait_until(lambda: visible_rows(world.first) == all_rows(1), "the listener to settle")
+    finally:
+        running.stop()
+
+
+def test_foreach_batch_alone_settles_at_the_end_of_the_interpreter(drivers: Children, world: World) -> None:
+    world.feed(2)
+    ended = drivers.run(world.root, "--plain", "--deaf")
+
+    assert ended.ending is Ending.DONE, ended.output
+    check_at_the_end(world, files=2)
+
+
+def test_a_driver_that_ends_well_says_nothing_alarming(drivers: Children, world: World) -> None:
+    world.feed(2)
+    ended = drivers.run(world.root)
+
+    assert ended.ending is Ending.DONE, ended.output
+    assert "ERROR" not in ended.output
+    assert "Traceback" not in ended.output
+    check_at_the_end(world, files=2)
+
+
+def test_a_writer_called_outside_a_query_says_how_it_is_used(spark: SparkSession, world: World) -> None:
+    with pytest.raises(UnsupportedQuery, match=r"pass it to writeStream\.foreachBatch"):
+        EpochWriter(archive(world))(spark.range(1), 0)
+
+
+def test_asynchronous_progress_tracking_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    query = to_checkpoint(stream(spark, world), world, processingTime="1 second")
+
+    with pytest.raises(IllegalArgumentException, match="does not support async progress tracking"):
+        EpochWriter(archive(world)).start(query.option("asyncProgressTrackingEnabled", "true"))
+    assert not world.first.exists()
+
+
+def test_continuous_processing_is_refused(spark: SparkSession, world: World) -> None:
+    rate = spark.readStream.format("rate").load()
+
+    with pytest.raises(AnalysisException, match="not supported with continuous trigger"):
+        EpochWriter(archive(world)).start(to_checkpoint(rate, world, continuous="1 second"))
+    assert not world.first.exists()
+
+
+def test_real_time_mode_is_refused(spark: SparkSession, world: World) -> None:
+    rate = spark.readStream.format("rate").load()
+
+    with pytest.raises(IllegalArgumentException, match="not in the sink allowlist for Real-Time Mode"):
+        EpochWriter(archive(world)).start(to_checkpoint(rate, world, "update", realTime="5 minutes"))
+    assert not world.first.exists()
+
+
+@pytest.fixture
+def anything_goes(spark: SparkSession) -> Iterator[None]:
+    """Spark's own check of real-time queries, off."""
+    key = "spark.sql.streaming.realTimeMode.allowlistCheck"
+    spark.conf.set(key, "false")
+    yield
+    spark.conf.unset(key)
+
+
+@pytest.mark.usefixtures("anything_goes")
+def test_real_time_mode_is_refused_by_name_even_if_spark_lets_it_pass(spark: SparkSession, world: World) -> None:
+    rate = spark.readStream.format("rate").load()
+
+    with pytest.raises(UnsupportedQuery, match="real-time mode shows rows before the checkpoint"):
+        EpochWriter(archive(world)).start(to_checkpoint(rate, world, "update", realTime="5 minutes"))
+    assert spark.streams.active == []
+    assert not world.first.exists()
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[dict[str, str]]:
+    """Settings of the session; what a test puts here is set when it calls `apply` and gone afterwards."""
+    given: dict[str, str] = {}
+    yield given
+    for key in given:
+        spark.conf.unset(key)
+
+
+def apply(spark: SparkSession, settings: dict[str, str], **given: str) -> None:
+    for key, value in given.items():
+        settings[f"spark.epochal.orders.{key.replace('__', '.')}"] = value
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
+def test_settings_alone_make_a_writer(spark: SparkSession, world: World, settings: dict[str, str]) -> None:
+    apply(
+        spark,
+        settings,
+        sinks="archive, copy",
+        commit="eager",
+        archive__type="files",
+        archive__path=str(world.first),
+        archive__bucket_by="kind",
+        copy__type="files",
+        copy__path=str(world.second),
+        copy__format="json",
+        copy__options__lineSep="\n",
+    )
+    world.feed(2)
+    start(spark, world, EpochWriter.from_conf(spark, "orders")).awaitTermination()
+
+    check_at_the_end(world, files=2)
+    assert {file.suffix for file in visible_files(world.second)} == {".json"}
+
+
+def test_all_that_is_wrong_with_settings_comes_at_once(spark: SparkSession, settings: dict[str, str]) -> None:
+    apply(
+        spark,
+        settings,
+        sinks="archive, copy",
+        comit="eager",
+        archive__type="files",
+        archive__pth="/data",
+        archive__format="parqet",
+        copy__type="flies",
+    )
+    with pytest.raises(OptionError) as error:
+        EpochWriter.from_conf(spark, "orders")
+
+    told = str(error.value)
+    assert len(error.value.faults) == 4, told
+    for part in ("did you mean 'commit'?", "did you mean 'path'?", "archive.path: missing", "did you mean 'files'?"):
+        assert part in told
+
+
+def test_sinks_that_share_a_target_are_told_apart_by_their_names(spark: SparkSession, world: World) -> None:
+    with pytest.raises(OptionError, match="'files' is the name of several"):
+        EpochWriter(archive(world), RollingFileSink(str(world.second)))
