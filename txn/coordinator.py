@@ -23,7 +23,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
-from epochal.txn.records import GenerationStarted, Prepared, staged_to_json
+from epochal.txn.records import GenerationStarted, Prepared, Seal, encode, staged_to_json
 from epochal.txn.view import View
 
 log = logging.getLogger("epochal")
@@ -73,6 +73,7 @@ class Coordinator(Generic[Rows]):
         self._memories: Mapping[str, Memory] = {}
         self._adopted: Mapping[str, int] = {}
         self._adopts: Mapping[str, str] = {}
+        self._started: GenerationStarted | None = None
         self.generation = 0
         self.epoch = NO_EPOCH
 
@@ -119,7 +120,8 @@ class Coordinator(Generic[Rows]):
         parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
         record = Prepared(epoch, self.generation, offsets, parts, self._journal.now())
         if not self._journal.prepare(record):
-            self._drop(attempt, staged)
+            if isinstance(self._journal.attempt(epoch, self.generation), Seal):
+                self._drop(attempt, staged)  # else it is a namesake's, of a journal that replaced ours
             raise self._fenced("its attempt was sealed")
         self.check_fence(self._journal.read())
         if self._eager:
@@ -156,15 +158,18 @@ class Coordinator(Generic[Rows]):
             raise self._fenced(f"generation {view.generation} has taken over")
         if view.latest is not None and view.latest.closed:
             raise self._fenced("the stream goes on as a new one")
+        if view.latest is None or self._started is None or encode(view.latest) != encode(self._started):
+            raise self._fenced("its own start is gone from the journal, which was lost or replaced")
 
     def clear(self) -> list[Attempt]:
-        """Remove what the rules allow of older attempts (rules 5 and 6). Returns what was removed."""
+        """At a start: remove what the rules allow of older attempts (rules 5 and 6). Returns what was removed."""
         return clear(
             self._journal,
             self._participants.values(),
             self.lineage,
             newest=self.generation,
             by=self.generation,
+            unused=self.generation,
         )
 
     def _claim(self) -> bool:
@@ -194,9 +199,11 @@ class Coordinator(Generic[Rows]):
             self._reincarnate(number, evidence.after.base)
             return False
         adopted: dict[str, Json] = dict(verdict.adopted)
+        started = self._start(number, verdict.base, adopted)
         # The number proves that nobody has started since `after`: the verdict still holds.
-        if not self._journal.claim(self._start(number, verdict.base, adopted)):
+        if not self._journal.claim(started):
             return False
+        self._started = started
         self._adopted, self._adopts = verdict.adopted, verdict.adopts
         self.generation = number
         return True
@@ -347,11 +354,20 @@ def clear(
     *,
     newest: int,
     by: int,
+    unused: int = 0,
 ) -> list[Attempt]:
-    """Remove the staged data that the rules allow; seal before delete."""
+    """Remove the staged data that the rules allow; seal before delete.
+
+    `unused` is a generation that has staged nothing yet: what bears its number is a namesake's, of
+    a journal that was lost.
+    """
     removed = []
     for participant in participants:
         for attempt in participant.leftovers(lineage):
+            if attempt.generation == unused:
+                remove(participant, attempt, None)
+                removed.append(attempt)
+                continue
             verdict = sweep(journal.read(), attempt, newest=newest)
             if verdict is Sweep.SEAL_THEN_REMOVE:
                 journal.seal(attempt.epoch, attempt.generation, by=by)

@@ -115,6 +115,7 @@ class Replay:
             retain=1 if setting.compacted else 0,
         )
         made.generation = generation
+        made._started = made._start(generation, 0, {})  # word for word what `begin` has recorded
         return made
 
 

@@ -389,6 +389,63 @@ def test_lost_staged_data_of_a_decided_epoch_is_an_error_not_a_retry(stream: Str
         coordinator.settle()
 
 
+# A journal that is lost: generations are numbered from 1 again.
+
+
+def test_a_driver_whose_journal_was_replaced_stops(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0)
+    stream.files.delete("checkpoint/epochal")
+    stream.plan(1)
+
+    with pytest.raises(FencedOut, match="its own start is gone from the journal"):
+        first.run(1, [1])
+    stream.start(adopt=f"{TAG}@0")
+    with pytest.raises(FencedOut, match="its own start is gone from the journal"):
+        first.run(1, [1])
+    assert stream.sink().leftovers(QUERY) == []
+
+
+def test_a_driver_whose_journal_is_replaced_while_it_stages_removes_nothing_of_its_namesake(stream: Stream) -> None:
+    def journal_is_lost_and_another_driver_starts() -> None:
+        stream.files.delete("checkpoint/epochal")
+        second = stream.start(adopt=f"{TAG}@none")
+        second.run(0, ["row"])
+        stream.commit(0)
+
+    class Slow(DirectoryParticipant):
+        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+            staged = super().stage(attempt, rows, offsets=offsets)
+            journal_is_lost_and_another_driver_starts()
+            return staged
+
+    first = stream.start(Slow("sink", name="sink", files=stream.files))
+    stream.plan(0)
+
+    with pytest.raises(FencedOut):
+        first.run(0, ["row"])
+    stream.start().settle()
+    assert stream.sink().rows() == ["row"]
+
+
+def test_what_a_namesake_of_a_lost_journal_staged_is_not_taken_for_ours(stream: Stream) -> None:
+    first = stream.start()
+    stream.run(first, 0)
+    stream.plan(1)
+    first.run(1, ["old"])
+    stream.files.delete("checkpoint/epochal")
+    stream.files.delete("checkpoint/offsets/1")
+    stream.plan(1, "changed")
+
+    again = stream.start(adopt=f"{TAG}@0")
+    again.run(1, ["new"])
+    stream.commit(1)
+    again.settle()
+
+    assert again.generation == 1
+    assert stream.sink().rows() == [0, "new"]
+
+
 # Batches that fail.
 
 

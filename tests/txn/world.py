@@ -72,6 +72,10 @@ def _names(world: World) -> tuple[World, Any]:
     return world, tuple(sorted(world.journal))
 
 
+def _read(world: World, name: str) -> tuple[World, Any]:
+    return world, dict(world.journal).get(name)
+
+
 def _create(world: World, name: str, data: bytes) -> tuple[World, Any]:
     if any(name == taken for taken, _ in world.journal):
         return world, False
@@ -133,6 +137,7 @@ def _leftovers(world: World) -> tuple[World, Any]:
 
 _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
     "names": _names,
+    "read": _read,
     "create": _create,
     "delete": _delete,
     "plan": _plan,
@@ -169,7 +174,7 @@ def is_idle_for_good(world: World, operation: Operation, setting: Setting) -> bo
     match kind:
         case "committed":
             return world.commits == setting.epochs
-        case "create":
+        case "create" | "read":
             return not setting.compacted and any(arguments[0] == name for name, _ in world.journal)
         case "checkpoint":
             return bool(arguments[0] < world.commits)
@@ -245,7 +250,13 @@ class JournalFolder:
         return tuple(self._listed)
 
     def read(self, path: str) -> bytes:
-        return self._listed[path.rpartition("/")[2]]
+        name = path.rpartition("/")[2]
+        if name in self._listed:
+            return self._listed[name]
+        data: bytes | None = self.ask("read", name)
+        if data is None:
+            raise FileNotFoundError(path)
+        return data
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         return bool(self.ask("create", path.rpartition("/")[2], data))
