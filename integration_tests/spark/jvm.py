@@ -23,7 +23,12 @@ CHEAP = {
     "spark.ui.enabled": "false",
     "spark.eventLog.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.warehouse.dir": "spark-warehouse",
+}
+LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
 }
 
 
