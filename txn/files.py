@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 TEMPORARY = ".epochal-tmp-"
 
@@ -86,12 +86,14 @@ def is_local(path: str) -> bool:
 def local_path(path: str) -> str:
     """The plain absolute path of a local path or file: URI.
 
-    >>> local_path("file:///data/a%20b")
-    '/data/a b'
+    Nothing is unescaped, because Hadoop does not do it either: its ``file:/a%20b`` is not ``/a b``.
+
+    >>> local_path("file:///data/a b#1")
+    '/data/a b#1'
     """
-    if path.startswith("file:"):
-        return unquote(urlsplit(path).path)
-    return os.path.abspath(path)
+    if path.startswith("file://"):
+        path = "/" + path.removeprefix("file://").partition("/")[2]
+    return os.path.abspath(path.removeprefix("file:"))
 
 
 def walk(files: Files, path: str) -> Iterator[Entry]:

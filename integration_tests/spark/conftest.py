@@ -60,3 +60,12 @@ def spark(java_options: str) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def view(spark: SparkSession, tmp_path: Path) -> str:
+    """The test's folder as a Hadoop file system that is not the local one. Its rename is as strict as HDFS's."""
+    conf = spark._jsc.hadoopConfiguration()
+    conf.set("fs.viewfs.mounttable.tests.link./data", f"file:{tmp_path}")
+    conf.set("fs.viewfs.impl.disable.cache", "true")  # the next test has another folder
+    return "viewfs://tests/data"

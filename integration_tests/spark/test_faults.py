@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal import DataLost, EpochWriter, NotSettled
+from epochal import DataLost, EpochWriter, NotSettled, Refused
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Handle
@@ -128,6 +128,19 @@ def test_an_idle_query_stops_when_staged_files_were_deleted(spark: SparkSession,
     with pytest.raises(DataLost, match="neither published nor staged"):
         query.awaitTermination()
     assert not query.isActive
+
+
+def test_rows_that_executors_wrote_elsewhere_are_missed(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a cluster whose nodes have disks of their own under the same path.
+    monkeypatch.setattr("epochal.sinks.files.sink._writer_path", lambda path: f"file:{world.root}/elsewhere{path}")
+    world.feed(2)
+    query = start(spark, world, EpochWriter(archive(world)))
+
+    with pytest.raises(Refused, match="the same file system"):
+        query.awaitTermination()
+    assert committed(world) == set()
 
 
 def test_another_file_under_a_published_name_stops_the_query(spark: SparkSession, world: World) -> None:

@@ -119,6 +119,11 @@ class RollingFileSink:
         count = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
         moves = [] if count == 0 else self._moves(attempt, files.walk(join(home, DATA)))
+        if count and not moves:
+            raise Refused(
+                f"sink {self._name!r}: Spark wrote {count} rows of epoch {attempt.epoch} to {home}, but no file is "
+                "there. Do the driver and the executors see the same file system? Nothing of the epoch was published"
+            )
         for staged, _, _ in moves:
             files.sync(join(home, staged))
         entry = PublishedEpoch(
@@ -298,8 +303,10 @@ class RollingFileSink:
 
 
 def from_description(description: Mapping[str, Json]) -> RollingFileSink:
-    """A sink that can commit and abort what a journal describes."""
-    return RollingFileSink(str(description["target"]), format=str(description["format"]), name=str(description["name"]))
+    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
+    return RollingFileSink(
+        _writer_path(str(description["target"])), format=str(description["format"]), name=str(description["name"])
+    )
 
 
 def _moves_of(body: Mapping[str, Json], key: str) -> list[tuple[str, str, int]]:
@@ -316,10 +323,8 @@ def _moves_of(body: Mapping[str, Json], key: str) -> list[tuple[str, str, int]]:
 
 
 def _writer_path(path: str) -> str:
-    """A plain local path is spelled as a URI, or Spark would look for it on fs.defaultFS."""
-    from pathlib import Path
-
-    return Path(path).as_uri() if path.startswith("/") else path
+    """A plain local path gets its scheme, or Spark would look for it on fs.defaultFS. Hadoop unescapes nothing."""
+    return f"file:{path}" if path.startswith("/") else path
 
 
 def _checked_buckets(given: object, faults: Faults) -> tuple[str | TimeBucket, ...]:

@@ -310,7 +310,7 @@ def test_local_paths_are_told_from_others(path: str, local: bool) -> None:
 
 
 def test_a_local_uri_becomes_a_plain_path() -> None:
-    assert local_path("file:/data/a%20b") == local_path("file:///data/a%20b") == "/data/a b"
+    assert local_path("file:/data/a b#?%20") == local_path("file:///data/a b#?%20") == "/data/a b#?%20"
     assert local_path("data") == os.path.abspath("data")
 
 

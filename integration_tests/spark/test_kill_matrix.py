@@ -1,0 +1,53 @@
+"""Every failpoint, in either way to commit, with one sink and with two, and a second kill in the recovery.
+
+Long: ``make test-matrix``. The chain of ``test_kill_chain.py`` is the short form of it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from epochal.txn import failpoints
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
+
+FILES = 8
+
+# What must have happened before a start can come to these.
+AFTER_A_KILL_AT = {
+    "before-seal": "after-stage@3",
+    "after-seal": "after-stage@3",
+    "before-abort": "after-stage@3",
+    "after-abort": "after-stage@3",
+}
+# Places of a recovery, for the second kill; whether one comes by them depends on the first.
+IN_RECOVERY = ("before-seal", "after-abort", "after-prepared", "after-rename", "before-done")
+
+
+@pytest.mark.parametrize("again", IN_RECOVERY)
+@pytest.mark.parametrize("sinks", [1, 2])
+@pytest.mark.parametrize("commit", ["checkpoint", "eager"])
+@pytest.mark.parametrize("name", failpoints.NAMES)
+def test_two_kills_lose_double_and_show_early_nothing(
+    drivers: Children, world: World, name: str, commit: str, sinks: int, again: str
+) -> None:
+    arguments = ["--commit", commit, "--sinks", str(sinks), "--small-journal"]
+    world.feed(FILES)
+    places = [AFTER_A_KILL_AT[name]] if name in AFTER_A_KILL_AT else []
+    for place in [*places, name]:
+        point, _, hit = place.partition("@")
+        killed = drivers.run(world.root, *arguments, points=f"{point}=kill@{hit or 1}")
+
+        assert killed.ending is Ending.KILLED, f"{place}: {killed.output}"
+        check_after_a_kill(world, eager=commit == "eager")
+    recovery = drivers.run(world.root, *arguments, points=f"{again}=kill")
+    check_after_a_kill(world, eager=commit == "eager")
+    last = drivers.run(world.root, *arguments)
+
+    assert recovery.ending in (Ending.KILLED, Ending.DONE), recovery.output
+    assert last.ending is Ending.DONE, last.output
+    check_at_the_end(world, files=FILES)
