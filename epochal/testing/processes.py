@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ def in_threads(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception
 def in_processes(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception]:
     """What each call returned or raised; all of them start together, each in a forked process.
 
-    Only for a process without other threads: a forked child has none of them.
+    The calls must not wait for other threads of this process: a forked child has none of them.
     """
     start_read, start_write = os.pipe()
     children = [_fork(call, start_read, start_write) for call in calls]
@@ -46,9 +47,16 @@ def in_processes(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Excepti
     return answers
 
 
+def fork() -> int:
+    """`os.fork` without Python's warning that other threads, a Spark session's for instance, stay behind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def _fork(call: Callable[[], Answer], start_read: int, start_write: int) -> tuple[int, int]:
     answer_read, answer_write = os.pipe()
-    child = os.fork()
+    child = fork()
     if child:
         os.close(answer_write)
         return child, answer_read

@@ -1,4 +1,4 @@
-"""Where cases live, and how a driver is started, killed, held and let go. No threads: it forks.
+"""Where cases live, and how a driver is started, killed, held and let go. It forks and uses no threads.
 
 A live case is a folder in ``live/`` that the reader watches. Everything a driver knows is in that
 folder, so a copy of it is a copy of the world.
@@ -21,6 +21,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from epochal.testing import ConcurrentUpdate
+from epochal.testing.processes import fork
 from epochal.txn import failpoints
 from epochal.txn.errors import FencedOut
 from epochal.txn.failpoints import Armed, Failpoint
@@ -188,7 +189,7 @@ class Lab:
         return case
 
     def _fork(self, life: Callable[[], None]) -> int:
-        process = os.fork()
+        process = fork()
         if process:
             return process
         with _told_by_exit_code(self._log):
@@ -234,15 +235,19 @@ def _jittered(seed: int, kill: Point | None) -> Callable[[str], None]:
 
 def copy_state(source: Path, target: Path) -> None:
     """Copy a folder; two names of one file stay two names of one file."""
-    twins: dict[int, Path] = {}
-    for folder, _, names in os.walk(source):
-        there = target / Path(folder).relative_to(source)
-        there.mkdir()
-        for name in names:
-            path, copied = Path(folder) / name, there / name
-            status = path.stat()
-            if status.st_nlink > 1 and status.st_ino in twins:
-                os.link(twins[status.st_ino], copied)
+    _copy(str(source), str(target), {})
+
+
+def _copy(source: str, target: str, twins: dict[int, str]) -> None:
+    os.mkdir(target)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            copied = f"{target}/{entry.name}"
+            if entry.is_dir():
+                _copy(entry.path, copied, twins)
+            elif entry.inode() in twins:
+                os.link(twins[entry.inode()], copied)
             else:
-                twins[status.st_ino] = copied
-                copied.write_bytes(path.read_bytes())
+                twins[entry.inode()] = copied
+                with open(entry.path, "rb") as old, open(copied, "wb") as new:
+                    new.write(old.read())

@@ -18,6 +18,7 @@ from integration_tests.kill_matrix.matrix import Matrix
 FILES_SINK_ONLY = tuple(f"{side}-{step}" for step in ("marker", "manifest", "cleanup") for side in ("before", "after"))
 REACHABLE = tuple(name for name in failpoints.NAMES if name not in FILES_SINK_ONLY)
 POINTS = (*REACHABLE, *SPARK_POINTS)
+FOLDING = ("before-snapshot", "after-snapshot", "before-purge", "after-purge")
 
 FRESH = [Stream(commit, sinks, "fresh") for commit in ("checkpoint", "eager") for sinks in (1, 2)]
 SHORT = [replace(stream, start="short") for stream in FRESH]
@@ -29,17 +30,24 @@ Select: TypeAlias = Callable[[Counter[str]], list[Point]]
 
 
 def failpoint_kills(matrix: Matrix, shard: int, of: int) -> None:
-    """Every failpoint at its first three hits and its last; after the first two also every one of the recovery."""
+    """Every failpoint at its first three hits and its last, then every failpoint of the recovery from an early one.
+
+    Early: the first hit; in a stream of two sinks also the second, which is the other sink's; in an
+    aged stream, whose drivers have much to read, only where the journal is folded.
+    """
     firsts = ((stream, point) for stream in [*FRESH, *AGED] for point in met(matrix, Case(stream), early_and_last))
     for stream, point in _share(firsts, shard, of):
-        _kill_and_again(matrix, Case(stream, (point,)), first if point.hit <= 2 else _none)
+        is_early = point.name in FOLDING if stream.start == "aged" else point.hit <= stream.sinks
+        _kill_and_again(matrix, Case(stream, (point,)), first if is_early else _none)
 
 
 def change_kills(matrix: Matrix, shard: int, of: int) -> None:
-    """Every change of the disk, then some changes of the recovery: others each time, so that all have their turn."""
-    firsts = ((stream, point) for stream in [*FRESH, *AGED] for point in met(matrix, Case(stream), every_change))
+    """Every change of the disk, then one or two of the recovery: others each time, so that all have their turn."""
+    streams = [*FRESH[:3], AGED[0]]
+    firsts = ((stream, point) for stream in streams for point in met(matrix, Case(stream), every_change))
     for stream, point in _share(firsts, shard, of):
-        _kill_and_again(matrix, Case(stream, (point,)), partial(_some_changes, point.hit))
+        some = _none if stream.start == "aged" else partial(_some_changes, point.hit)
+        _kill_and_again(matrix, Case(stream, (point,)), some)
 
 
 def chains(matrix: Matrix, shard: int, of: int, *, seeds: int = 50) -> None:
@@ -64,7 +72,7 @@ def holds(matrix: Matrix, shard: int, of: int) -> None:
     """
     befores = [(), (Point("after-write", 1),), (Point("after-prepared", 1),)]
     cases = [*(Case(stream, before) for stream in SHORT for before in befores), *map(Case, [*AGED, *LONG])]
-    held = ((case, point) for case in cases for point in met(matrix, case, first_and_last))
+    held = ((case, point) for case in cases for point in met(matrix, case, first if case.kills else first_and_last))
     for case, point in _share(held, shard, of):
         matrix.play(replace(case, holds=(point,)))
 
@@ -128,7 +136,7 @@ def every_change(hits: Counter[str]) -> list[Point]:
 
 
 def _some_changes(turn: int, hits: Counter[str]) -> list[Point]:
-    return every_change(hits)[turn % 61 :: 61]
+    return every_change(hits)[turn % 79 :: 79]
 
 
 def _all(hits: Counter[str]) -> list[Point]:

@@ -13,10 +13,11 @@ import select
 from dataclasses import dataclass
 from pathlib import Path
 
+from epochal.testing.processes import fork
 from integration_tests.kill_matrix.cases import Stream
 from integration_tests.kill_matrix.checker import early, shown
 
-PAUSE = 0.001  # seconds between two rounds: a look costs less, and the drivers need the processor
+PAUSE = 0.002  # seconds between two rounds: a look costs less, and the drivers need the processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Reader:
         self._stop = -1
 
     def start(self) -> None:
-        """Fork. The caller must be a process without threads."""
+        """Begin to look."""
         end, self._stop = os.pipe()
-        self._process = os.fork()
+        self._process = fork()
         if self._process:
             os.close(end)
             return

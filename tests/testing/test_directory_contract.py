@@ -13,7 +13,7 @@ from epochal.txn.model import Json
 
 
 class TestDirectory(ParticipantContract[Sequence[Json]]):
-    rounds = 100
+    rounds = 40
 
     @pytest.fixture(autouse=True)
     def _empty_store(self, tmp_path: Path) -> None:
