@@ -33,22 +33,26 @@ class HadoopFiles:
         folder, _, name = path.rpartition("/")
         if self.length(path) is not None:
             return False
-        temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
         self.make_folder(folder)
-        with _python_errors(path):
-            stream = self._system(path).create(self._path(temporary), False)
+        for _ in range(3):
+            temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+            with _python_errors(path):
+                stream = self._system(path).create(self._path(temporary), False)
+                try:
+                    stream.write(bytearray(data))
+                    if durable:
+                        stream.hsync()
+                finally:
+                    stream.close()
             try:
-                stream.write(bytearray(data))
-                if durable:
-                    stream.hsync()
-            finally:
-                stream.close()
-        try:
-            self.rename(temporary, path)
-        except FileExistsError:
-            self.delete(temporary)
-            return False
-        return True
+                self.rename(temporary, path)
+            except FileExistsError:
+                self.delete(temporary)
+                return False
+            except FileNotFoundError:
+                continue  # a newer start swept our temporary file: try once more
+            return True
+        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
     def read(self, path: str) -> bytes:
         with _python_errors(path):

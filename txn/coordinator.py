@@ -100,6 +100,7 @@ class Coordinator(Generic[Rows]):
                 failpoints.hit("after-enrol")
         self._journal.sweep()
         self.clear()
+        self._clear_earlier_incarnations()
         log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
 
     def run(self, epoch: int, rows: Rows) -> Ran:
@@ -182,9 +183,11 @@ class Coordinator(Generic[Rows]):
                 f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
             )
         self._memories = {name: p.open(self.lineage) for name, p in self._participants.items()}
+        _check_targets(self._memories)
         evidence = Evidence(
             lineage=self.lineage,
             before=before,
+            closed_at=self._closed_at(),
             memories=self._memories,
             committed=self._checkpoint.committed(),
             after=self._journal.read(),
@@ -196,7 +199,7 @@ class Coordinator(Generic[Rows]):
         verdict = judge(evidence, self._choices)
         number = evidence.after.generation + 1
         if verdict.reincarnate:
-            self._reincarnate(number, evidence.after.base)
+            self._reincarnate(number, verdict.base)
             return False
         adopted: dict[str, Json] = dict(verdict.adopted)
         started = self._start(number, verdict.base, adopted)
@@ -221,14 +224,30 @@ class Coordinator(Generic[Rows]):
             at=self._journal.now(),
         )
 
+    def _closed_at(self) -> int | None:
+        """The first epoch that the incarnation before this one left open."""
+        if self._incarnation == 1:
+            return None
+        return lowest_open(self._journals(self._incarnation - 1).read())
+
     def _reincarnate(self, number: int, base: int) -> None:
-        """Close this journal, which fences whoever uses it. The next one is another incarnation's."""
+        """Close this journal, which fences whoever uses it. The next one is another incarnation's.
+
+        What is in doubt stays: its driver may still write commits/N, and the next incarnation
+        answers for every epoch from there on, so that this cannot pass unseen.
+        """
         self.settle()
-        if not self._journal.claim(replace(self._start(number, base, {}), closed=True)):
-            return
-        for participant in self._participants.values():
-            for attempt in participant.leftovers(self.lineage):
-                participant.abort(attempt, None)
+        if self._journal.claim(replace(self._start(number, base, {}), closed=True)):
+            clear(self._journal, self._participants.values(), self.lineage, newest=number, by=number)
+
+    def _clear_earlier_incarnations(self) -> None:
+        """Remove what earlier incarnations left of epochs that this one has finished."""
+        done = self._journal.read().done_through
+        for incarnation in range(1, self._incarnation):
+            for participant in self._participants.values():
+                for attempt in participant.leftovers(lineage_of(self._query, incarnation)):
+                    if attempt.epoch <= done:
+                        remove(participant, attempt, None)
 
     def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
         staged: dict[str, Staged] = {}
@@ -327,6 +346,18 @@ class Coordinator(Generic[Rows]):
             f"epoch {self.epoch}: generation {self.generation} was superseded: {why}; another driver runs this query, "
             "so this one stops"
         )
+
+
+def _check_targets(memories: Mapping[str, Memory]) -> None:
+    """Two sinks in one place would stage into the same folder and count each other's epochs."""
+    owners: dict[str, str] = {}
+    for name, memory in memories.items():
+        other = owners.setdefault(memory.target, name)
+        if other != name:
+            raise Refused(
+                f"sinks {other!r} and {name!r} both write to {memory.target}. Nothing was written. Give each sink a "
+                "target of its own"
+            )
 
 
 def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:

@@ -42,6 +42,7 @@ class Evidence:
     committed: int
     after: View
     eager: bool = False
+    closed_at: int | None = None  # the first epoch that an earlier incarnation left open, if there was one
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Verdict:
 
 def judge(evidence: Evidence, choices: Choices) -> Verdict:
     """How to start, or a Refused that spells out the choices."""
-    verdict = Verdict(base=evidence.after.base if evidence.after.latest else evidence.committed + 1)
+    verdict = Verdict(base=evidence.after.base if evidence.after.latest else _first_base(evidence))
     verdict.adopted.update(_adopted_before(evidence.after))
     _judge_journal(evidence, choices, verdict)
     for sink, memory in evidence.memories.items():
@@ -64,9 +65,16 @@ def judge(evidence: Evidence, choices: Choices) -> Verdict:
     return verdict
 
 
+def _first_base(evidence: Evidence) -> int:
+    """Where a new journal begins: after what Spark has committed, but never past an epoch left in doubt."""
+    after = evidence.committed + 1
+    return after if evidence.closed_at is None else min(after, evidence.closed_at)
+
+
 def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> None:
     view, committed = evidence.after, evidence.committed
     if view.latest is None:
+        _judge_first_base(evidence, choices, verdict)
         return
     done = evidence.before.done_through
     eager = evidence.eager or any(g.commit == "eager" for g in view.generations.values())
@@ -98,6 +106,26 @@ def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> No
         )
         if adopted:
             verdict.base = committed + 1
+
+
+def _judge_first_base(evidence: Evidence, choices: Choices, verdict: Verdict) -> None:
+    """An epoch that was in doubt when its journal was closed, and that its driver has committed since."""
+    committed = evidence.committed
+    if verdict.base > committed:
+        return
+    adopted = _accept(
+        JournalLost(
+            f"epoch {verdict.base} was in doubt when this stream was started as a new one, and another driver has "
+            "checkpointed it since. Its staged rows are kept, but no sink shows them"
+        ),
+        _token(evidence.lineage, committed),
+        choices,
+        verdict,
+        adopt=f"go on after epoch {committed}; those rows stay missing",
+        new=None,
+    )
+    if adopted:
+        verdict.base = committed + 1
 
 
 def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices, verdict: Verdict) -> None:

@@ -104,7 +104,7 @@ def sweep(view: View, attempt: Attempt, *, newest: int) -> Sweep:
 
 def in_doubt(view: View, committed: int) -> list[int]:
     """Epochs that were prepared and wait for Spark's word."""
-    return [e for e in view.waiting() if e > committed and e not in view.decided]
+    return [e for e in view.waiting() if e > committed and e not in view.decided and view.prepared(e)]
 
 
 def held(view: View, committed: int) -> list[int]:

@@ -10,7 +10,8 @@ import pytest
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
-from epochal.txn.coordinator import CommitFailed, Ran
+from epochal.txn import failpoints
+from epochal.txn.coordinator import CommitFailed, Coordinator, Ran
 from epochal.txn.errors import (
     BadRows,
     DataLost,
@@ -21,11 +22,12 @@ from epochal.txn.errors import (
     Refused,
     Rewound,
 )
+from epochal.txn.guard import Choices
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.records import Prepared
 from epochal.txn.states import State
 from tests.txn.memory import MemoryFiles
-from tests.txn.stream import QUERY, TAG, Stream
+from tests.txn.stream import QUERY, TAG, Rows, Stream
 
 
 @pytest.fixture
@@ -201,16 +203,55 @@ def test_new_is_refused_until_the_store_answers_for_what_is_decided(stream: Stre
     assert stream.sink().rows() == [0, 1, 2]
 
 
-def test_new_removes_what_the_closed_stream_had_staged(stream: Stream) -> None:
+def test_new_keeps_what_is_in_doubt_until_the_new_stream_has_finished_that_epoch(stream: Stream) -> None:
     first = stream.start()
     stream.run(first, 0, 1)
     stream.plan(2)
     first.run(2, [2])
     stream.rewind(keep=0)
 
-    stream.start(new=f"{TAG}@1")
+    again = stream.start(new=f"{TAG}@1")
+    kept = stream.sink().leftovers(QUERY)
+    stream.run(again, 1, 2)
+    stream.start()
 
+    assert [attempt.epoch for attempt in kept] == [2]
     assert stream.sink().leftovers(QUERY) == []
+
+
+def test_an_epoch_in_doubt_that_is_checkpointed_while_new_is_chosen_is_not_passed_over(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = stream.start()
+    stream.run(first, 0, 1)
+    stream.plan(2)
+    first.run(2, [2])
+    stream.sink().enrol("other", adopts=QUERY)  # so that there is something to choose
+    choices = Choices(new=frozenset({f"{TAG}@1", "other@none"}))
+    late: Coordinator[Rows] = Coordinator(
+        journals=stream.journal,
+        checkpoint=SparkCheckpoint(stream.files, stream.path),
+        participants=[stream.sink()],
+        choices=choices,
+    )
+    events = iter([lambda: stream.commit(2)])
+    monkeypatch.setattr(
+        failpoints, "hit", lambda name: next(events, lambda: None)() if name == "before-generation" else None
+    )
+
+    with pytest.raises(JournalLost, match="epoch 2 was in doubt"):
+        late.begin()
+
+    assert [attempt.epoch for attempt in stream.sink().leftovers(QUERY)] == [2]
+
+
+def test_two_sinks_with_one_target_are_refused(stream: Stream) -> None:
+    twins = [DirectoryParticipant("sink", name=name, files=stream.files) for name in ("one", "two")]
+
+    with pytest.raises(Refused, match="'one' and 'two' both write to sink"):
+        stream.start(*twins)
+
+    assert stream.journal().read().latest is None
 
 
 def test_the_closed_streams_driver_stops(stream: Stream) -> None:
