@@ -177,7 +177,8 @@ class JournalMachine(RuleBasedStateMachine):
         beyond = {e for e, _ in self.attempts if e > self.done}
 
         assert set(held(view, self.committed)) == {e for e in beyond if e <= self.committed or e in self.decided}
-        assert set(in_doubt(view, self.committed)) == {e for e in beyond if e > self.committed}
+        prepared = {e for (e, _), state in self.attempts.items() if state == "prepared"}
+        assert set(in_doubt(view, self.committed)) == {e for e in beyond & prepared if e > self.committed}
 
     def check_leftovers(self, view: View) -> None:
         for epoch in range(max(0, self.committed - 1), self.committed + AHEAD + 1):
