@@ -27,12 +27,13 @@ def main() -> int:
     arguments.add_argument("--shard", default="0/1")
     arguments.add_argument("--root", type=Path)
     options = arguments.parse_args()
-    root = options.root or Path(tempfile.mkdtemp(prefix="kill-matrix-"))
-    if options.what in PLANS:
+    with tempfile.TemporaryDirectory(prefix="kill-matrix-") as folder:
+        root = options.root or Path(folder)
+        if options.what not in PLANS:
+            return play_case(options.what, root)
         shard, of = map(int, options.shard.split("/"))
         print(json.dumps(vars(play_plan(options.what, root, shard, of))))
-        return 0
-    return play_case(options.what, root)
+    return 0
 
 
 def play_case(text: str, root: Path) -> int:

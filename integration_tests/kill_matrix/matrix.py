@@ -105,7 +105,7 @@ class Matrix:
             if held:
                 # A world in which the second driver never goes on.
                 self.finish(self.lab.copy(path, stream), case)
-                self._let_go(second, case)
+            self._let_go(second, case)
         else:
             if (ending := self.lab.wait(second)) is not Ending.DONE:
                 self._blame(case, [f"the second driver was alone and ended {ending.name}"])
