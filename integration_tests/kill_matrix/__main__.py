@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -32,7 +33,10 @@ def main() -> int:
         if options.what not in PLANS:
             return play_case(options.what, root)
         shard, of = map(int, options.shard.split("/"))
-        print(json.dumps(vars(play_plan(options.what, root, shard, of))))
+        try:
+            print(json.dumps(vars(play_plan(options.what, root, shard, of))))
+        finally:
+            shutil.rmtree(root, ignore_errors=True)  # it may lie in memory, and nobody else may be left to do it
     return 0
 
 

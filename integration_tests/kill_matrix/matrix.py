@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +39,7 @@ class Matrix:
         self.tally = Tally()
         self.names: dict[str, str] = {}  # live case -> the case that it belongs to
         self._say = say
+        self._parent = os.getppid()
 
     def play(self, case: Case) -> None:
         """One case from its beginning."""
@@ -147,6 +150,8 @@ class Matrix:
             self._say(f"{what}\n{self.lab.tree(path)}")
 
     def _begin(self, path: Path, case: Case) -> None:
+        if os.getppid() != self._parent:
+            sys.exit("the test that started this worker is gone")
         self.names[path.name] = str(case)
 
     def _blame(self, case: Case, faults: list[str]) -> None:

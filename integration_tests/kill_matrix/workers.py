@@ -82,4 +82,4 @@ def _room() -> Iterator[Path]:
     try:
         yield Path(folder)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
