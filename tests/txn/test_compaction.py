@@ -8,13 +8,14 @@ import pytest
 
 from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import FencedOut, JournalCorrupt
+from epochal.txn.errors import FencedOut, JournalCorrupt, OffsetsChanged
 from epochal.txn.journal import KEEP_GENERATIONS, Journal
+from epochal.txn.model import NO_EPOCH
 from epochal.txn.records import Decided, GenerationStarted, Prepared, Record, encode
 from epochal.txn.states import State
 from epochal.txn.view import fold
 from tests.txn.memory import MemoryFiles
-from tests.txn.stream import QUERY, Rows, Stream
+from tests.txn.stream import QUERY, TAG, Rows, Stream
 
 RETAIN = 3
 SLACK = 20  # the journal's own
@@ -91,6 +92,17 @@ def test_the_newest_generations_are_kept_and_their_numbers_never_come_again() ->
     kept = sorted(stream.journal().read().generations)
     assert kept == list(range(5, KEEP_GENERATIONS + 5))
     assert start(stream).generation == KEEP_GENERATIONS + 5
+
+
+def test_an_epoch_that_was_folded_away_is_not_written_again() -> None:
+    stream = Stream()
+    stream.run(start(stream), *range(2 * SLACK))
+    stream.rewind(keep=NO_EPOCH)
+    again = stream.start(adopt=f"{TAG}@{2 * SLACK - 1}")
+
+    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, long ago"):
+        again.run(0, ["twice"])
+    assert stream.sink().leftovers(QUERY) == []
 
 
 @pytest.mark.parametrize("point", ["before-snapshot", "after-snapshot", "before-purge", "after-purge"])

@@ -407,6 +407,15 @@ def test_a_decided_epoch_with_other_offsets_is_refused(stream: Stream) -> None:
         again.run(0, ["other"])
 
 
+def test_an_epoch_from_before_the_journals_time_is_not_written_again(stream: Stream) -> None:
+    stream.commit(6)
+    first = stream.start()
+    stream.plan(6)
+
+    with pytest.raises(OffsetsChanged, match="epoch 6 was written before, long ago"):
+        first.run(6, ["twice"])
+
+
 def test_a_sink_that_was_removed_while_an_epoch_waits_for_it_is_named(stream: Stream) -> None:
     first = stream.start(stream.sink("a"), stream.sink("b"))
     stream.plan(0)
