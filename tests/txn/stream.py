@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
@@ -41,7 +41,7 @@ class Stream:
         self,
         *sinks: Participant[Rows],
         adopt: str | None = None,
-        new: str | None = None,
+        new: str | Collection[str] | None = None,
         eager: bool = False,
         retain: int = 20,
         checkpoint: Checkpoint | None = None,

@@ -254,6 +254,23 @@ def test_two_sinks_with_one_target_are_refused(stream: Stream) -> None:
     assert stream.journal().read().latest is None
 
 
+def test_an_epoch_in_doubt_that_is_committed_after_new_does_not_pass_unseen(stream: Stream) -> None:
+    other = Stream(stream.files, query="99999999-bbbb", path="other")
+    zombie = stream.start()
+    stream.run(zombie, 0)
+    stream.plan(1)
+    zombie.run(1, ["in doubt"])
+    other.start(adopt=f"{TAG}@0")
+    second = stream.coordinator(new=[f"{TAG}@0", "99999999@none"])
+    second.begin()
+    stream.commit(1)
+
+    with pytest.raises(JournalLost, match="epoch 1"):
+        second.settle()
+    with pytest.raises(JournalLost, match="epoch 1"):
+        stream.start()
+
+
 def test_the_closed_streams_driver_stops(stream: Stream) -> None:
     first = stream.start()
     stream.run(first, 0)

@@ -35,7 +35,15 @@ def memory(last: int = NO_EPOCH, *, enrolled: bool = True, **more: object) -> Me
     return Memory(TARGET, enrolled, last, **more)  # type: ignore[arg-type]  # the tests name the rest
 
 
-def evidence(view: View, store: Memory, committed: int, *, before: View | None = None, eager: bool = False) -> Evidence:
+def evidence(
+    view: View,
+    store: Memory,
+    committed: int,
+    *,
+    before: View | None = None,
+    eager: bool = False,
+    closed_at: int | None = None,
+) -> Evidence:
     return Evidence(
         lineage=QUERY,
         before=before or view,
@@ -43,6 +51,7 @@ def evidence(view: View, store: Memory, committed: int, *, before: View | None =
         committed=committed,
         after=view,
         eager=eager,
+        closed_at=closed_at,
     )
 
 
@@ -78,6 +87,15 @@ CASES = {
         JournalLost,
         "epoch 1 was checkpointed by Spark, but the journal has no record of it (it answers for epochs from 0). Either "
         "the journal lost records: restore it from a copy. Or the query ran without epochal in between",
+        f"{TAG}@3",
+        adopt=Verdict(base=4),
+        options=["adopt"],
+    ),
+    "an epoch in doubt was checkpointed after its journal was closed": Case(
+        evidence(EMPTY, memory(enrolled=False), committed=3, closed_at=2),
+        JournalLost,
+        "epoch 2 was in doubt when this stream was started as a new one, and another driver has checkpointed it since. "
+        "Its staged rows are kept, but no sink shows them",
         f"{TAG}@3",
         adopt=Verdict(base=4),
         options=["adopt"],
@@ -220,6 +238,8 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
     [
         (evidence(EMPTY, memory(enrolled=False), committed=NO_EPOCH), 0),
         (evidence(EMPTY, memory(enrolled=False), committed=6), 7),
+        (evidence(EMPTY, memory(enrolled=False), committed=6, closed_at=7), 7),
+        (evidence(EMPTY, memory(enrolled=False), committed=6, closed_at=9), 7),
         (evidence(journal(), memory(), committed=NO_EPOCH), 0),
         (evidence(journal(0, 1), memory(1), committed=1), 0),
         (evidence(journal(7, base=7), memory(7), committed=7), 7),
@@ -232,6 +252,8 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
     ids=[
         "a new query",
         "a query that ran without epochal until now",
+        "a query that goes on as a new one",
+        "a query that was rewound and goes on as a new one",
         "a query that has only started",
         "a query that goes on",
         "a query that was taken over",
