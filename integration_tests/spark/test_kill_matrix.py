@@ -5,6 +5,8 @@ Long: ``make test-matrix``. The chain of ``test_kill_chain.py`` is the short for
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from epochal.txn import failpoints
@@ -28,10 +30,13 @@ AFTER_A_KILL_AT = {
 IN_RECOVERY = ("before-seal", "after-abort", "after-prepared", "after-rename", "before-done")
 
 
-@pytest.mark.parametrize("again", IN_RECOVERY)
-@pytest.mark.parametrize("sinks", [1, 2])
-@pytest.mark.parametrize("commit", ["checkpoint", "eager"])
-@pytest.mark.parametrize("name", failpoints.NAMES)
+CASES = list(product(failpoints.NAMES, ("checkpoint", "eager"), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "commit", "sinks", "again"),
+    [(*case, IN_RECOVERY[number % len(IN_RECOVERY)]) for number, case in enumerate(CASES)],
+)
 def test_two_kills_lose_double_and_show_early_nothing(
     drivers: Children, world: World, name: str, commit: str, sinks: int, again: str
 ) -> None:
