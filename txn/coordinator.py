@@ -126,7 +126,7 @@ class Coordinator(Generic[Rows]):
             raise self._fenced("its attempt was sealed")
         self.check_fence(self._journal.read())
         if self._eager:
-            self._journal.decide(epoch, self.generation)
+            self._journal.decide(epoch, self.generation, durable=True)
             # Another generation may have been first; Spark may only go on with the offsets that won.
             view = self._journal.read()
             self.check_fence(view)  # before asking: a generation that slept may find the winner folded away

@@ -99,10 +99,14 @@ class Journal:
         assert isinstance(record, Prepared | Seal)  # the name says so and decode compared it
         return record
 
-    def decide(self, epoch: int, generation: int) -> None:
-        """Name the winner, unless somebody has: then theirs stands. Read the view for the answer."""
+    def decide(self, epoch: int, generation: int, *, durable: bool = False) -> None:
+        """Name the winner, unless somebody has: then theirs stands. Read the view for the answer.
+
+        Need not be durable where Spark's commits/N decides: after a power cut every driver is dead,
+        and the same PREPARED records choose again.
+        """
         failpoints.hit("before-decided")
-        self._create(Decided(epoch, generation, self.now()))
+        self._create(Decided(epoch, generation, self.now()), durable=durable)
         failpoints.hit("after-decided")
 
     def finish(self, epoch: int, generation: int) -> None:

@@ -134,10 +134,10 @@ class RollingFileSink:
             rows=count,
             files=tuple((target, length) for _, target, length in moves),
         ).encode()
-        files.create(join(home, MANIFEST), entry)
+        files.create(join(home, MANIFEST), entry, durable=False)  # PREPARED, which follows, is
         extras: list[tuple[str, str, int]] = []
         for number, target in enumerate(self._marker_names(attempt, moves)):
-            files.create(join(home, f"{MARKER}-{number}"), b"")
+            files.create(join(home, f"{MARKER}-{number}"), b"", durable=False)
             extras.append((f"{MARKER}-{number}", target, 0))
         body: dict[str, Json] = {
             "target": layout.target,
@@ -160,8 +160,6 @@ class RollingFileSink:
             for step, moves in (("rename", _moves_of(body, "files")), ("marker", _moves_of(body, "markers"))):
                 for move in moves:
                     self._publish(home, move, step, folders)
-            for folder in sorted(folders):
-                files.sync(folder)
             # Last: who finds the manifest knows that all of the above has happened.
             self._publish(home, entry, "manifest", folders)
         failpoints.hit("before-cleanup")
