@@ -101,7 +101,7 @@ class Run:
 
     def stop_waiting(self) -> None:
         """Let a batch that waits for a store give up, so that the query can stop."""
-        self._settler.stop()
+        self._settler.give_up()  # its thread may be waiting for a batch that only the query's stop will end
 
     def end(self, *, settle: bool) -> None:
         """Somebody has waited for the query's end: after this nothing of the run touches a file."""
@@ -122,6 +122,15 @@ class Run:
             except (EpochalError, OSError) as fault:
                 log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
             self.close()
+
+    def halt(self) -> None:
+        """The interpreter ends. A batch in mid-stage would keep it from ending, so the query goes first."""
+        self.stop_waiting()
+        try:
+            self._stop_query()
+        except (Py4JError, OSError) as fault:
+            log.debug("the query could not be stopped", extra={"error": repr(fault)})
+        self.retire()
 
     def _stop_query(self) -> None:
         """Rows are gone or another driver has taken over: an idle query must not go on as if all were well."""
@@ -152,7 +161,7 @@ def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Jo
 @atexit.register
 def _settle_at_exit() -> None:
     for run in list(_runs):
-        run.retire()
+        run.halt()
     _let_events_arrive()
 
 

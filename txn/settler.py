@@ -98,10 +98,14 @@ class Settler(Generic[Rows]):
             elif self._stopping.wait(pause):
                 raise NotSettled(f"stopped while waiting: {failed}") from failed
 
-    def stop(self) -> None:
+    def give_up(self) -> None:
         """End every wait; what is decided stays decided."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """The same, and see the background thread end."""
+        self.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=30)
 

@@ -55,6 +55,10 @@ class Child:
         wait_until(lambda: path.exists() or self._process.poll() is not None, f"a child to make {path}")
         assert path.exists(), f"the child ended before:\n{self._process.communicate()[0]}"
 
+    def interrupt(self) -> None:
+        """What Ctrl-C does to it; its JVM is started so that it does not mind."""
+        os.kill(self._process.pid, signal.SIGINT)
+
     def kill(self) -> None:
         """End it and what it started, if they still run."""
         with contextlib.suppress(ProcessLookupError):

@@ -36,6 +36,7 @@ class Ending(IntEnum):
     FAILED = 1
     FENCED_OUT = 3
     CONCURRENT_UPDATE = 4
+    INTERRUPTED = 5
     KILLED = -9
 
 
@@ -51,6 +52,8 @@ def main() -> Ending:
     try:
         spark = epochal.session("driver", master=arguments.master, conf={**CHEAP, **LOOPBACK, **_java_options()})
         _run(spark, arguments)
+    except KeyboardInterrupt:
+        return Ending.INTERRUPTED
     except Exception as fault:  # noqa: BLE001  # the exit code and the output tell it
         traceback.print_exc()
         return _ending(fault)
@@ -97,6 +100,8 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
         stream.foreachBatch(writer).start().awaitTermination()
     else:
         writer.start(stream).awaitTermination()
+    if arguments.stop_session:
+        spark.stop()
 
 
 def _stop_at(gate: Path) -> None:
@@ -149,6 +154,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
+    parser.add_argument("--stop-session", action="store_true", help="stop Spark before the interpreter ends")
     parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")
     parser.add_argument("--small-journal", action="store_true", help="compact the journal each few epochs")
     parser.add_argument("--gate-after-batch", default="", help="a file to wait at before Spark's commits/N")

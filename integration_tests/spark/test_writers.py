@@ -11,8 +11,6 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 
 from epochal import EpochWriter, OptionError, Refused, RollingFileSink, UnsupportedQuery
 from integration_tests.spark.checks import check_at_the_end, visible_files, visible_rows
-from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
 from integration_tests.spark.queries import archive, start, stream, to_checkpoint
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World, all_rows
@@ -64,24 +62,6 @@ def test_foreach_batch_alone_shows_the_last_epoch_when_spark_reports_it(spark: S
         wait_until(lambda: visible_rows(world.first) == all_rows(1), "the listener to settle")
     finally:
         running.stop()
-
-
-def test_foreach_batch_alone_settles_at_the_end_of_the_interpreter(drivers: Children, world: World) -> None:
-    world.feed(2)
-    ended = drivers.run(world.root, "--plain", "--deaf")
-
-    assert ended.ending is Ending.DONE, ended.output
-    check_at_the_end(world, files=2)
-
-
-def test_a_driver_that_ends_well_says_nothing_alarming(drivers: Children, world: World) -> None:
-    world.feed(2)
-    ended = drivers.run(world.root)
-
-    assert ended.ending is Ending.DONE, ended.output
-    assert "ERROR" not in ended.output
-    assert "Traceback" not in ended.output
-    check_at_the_end(world, files=2)
 
 
 def test_a_writer_called_outside_a_query_says_how_it_is_used(spark: SparkSession, world: World) -> None:

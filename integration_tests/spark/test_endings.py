@@ -1,0 +1,108 @@
+"""How queries and drivers end, other than by a kill: each leaves nothing behind that the next start minds."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from epochal import EpochWriter
+from integration_tests.spark.checks import check_at_the_end, committed, leftovers, visible_files
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.queries import archive, run, stream, to_checkpoint
+from integration_tests.spark.waiting import wait_until
+from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_foreach_batch_alone_settles_at_the_end_of_the_interpreter(drivers: Children, world: World) -> None:
+    world.feed(2)
+    ended = drivers.run(world.root, "--plain", "--deaf")
+
+    assert ended.ending is Ending.DONE, ended.output
+    check_at_the_end(world, files=2)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--stop-session"], ["--plain", "--stop-session"]])
+def test_a_driver_that_ends_well_says_nothing_alarming(drivers: Children, world: World, arguments: list[str]) -> None:
+    world.feed(2)
+    ended = drivers.run(world.root, *arguments)
+
+    assert ended.ending is Ending.DONE, ended.output
+    assert "ERROR" not in ended.output
+    assert "Traceback" not in ended.output
+    check_at_the_end(world, files=2)
+
+
+def test_a_driver_interrupted_in_mid_stage_ends_and_the_next_goes_on(drivers: Children, world: World) -> None:
+    gate = world.root / "gate"
+    gate.touch()
+    world.feed(3)
+    driver = drivers.start(world.root, "--slow-gate", str(gate))
+    wait_until(lambda: list(world.root.glob("gate.daemon-*")), "a task to wait")
+    driver.interrupt()
+    first = driver.wait()
+    seen_between = visible_files(world.first)
+    gate.unlink()
+    second = drivers.run(world.root)
+
+    assert first.ending is Ending.INTERRUPTED, first.output
+    assert {file.name[5:17] for file in seen_between} == {"000000000000"}
+    assert second.ending is Ending.DONE, second.output
+    check_at_the_end(world, files=3)
+
+
+def slowed(frame: DataFrame, gate: str) -> DataFrame:
+    """Rows that wait while the gate is there."""
+    from pyspark.sql import functions as f
+
+    @f.udf("long", useArrow=False)
+    def slow(number: int) -> int:
+        import time
+
+        if os.path.exists(gate):
+            with open(f"{gate}.waiting", "w", encoding="ascii"):
+                pass
+            while os.path.exists(gate):
+                time.sleep(0.01)
+        return number
+
+    return frame.withColumn("id", slow("id"))
+
+
+def test_a_query_stopped_in_mid_stage_leaves_nothing_and_goes_on_later(spark: SparkSession, world: World) -> None:
+    gate = world.root / "gate"
+    gate.touch()
+    world.feed(2)
+    query = EpochWriter(archive(world)).start(to_checkpoint(slowed(stream(spark, world), str(gate)), world))
+    wait_until((world.root / "gate.waiting").exists, "a task to wait")
+    query.stop()
+    gate.unlink()
+    left, seen = leftovers(world.first), visible_files(world.first)
+    run(spark, world)
+
+    assert (left, seen) == ([], [])
+    check_at_the_end(world, files=2)
+
+
+def test_an_error_in_the_rows_ends_the_query_as_sparks_own_and_leaves_nothing(
+    spark: SparkSession, world: World
+) -> None:
+    world.feed(3)
+    failing = stream(spark, world).selectExpr("id", "file", "kind", "if(id = 9, raise_error('row 9'), word) as word")
+    query = EpochWriter(archive(world)).start(to_checkpoint(failing, world))
+
+    with pytest.raises(StreamingQueryException, match="row 9"):
+        query.awaitTermination()
+    assert committed(world) == {0}
+    assert {file.name[5:17] for file in visible_files(world.first)} == {"000000000000"}
+    assert leftovers(world.first) == []
+    run(spark, world)
+    check_at_the_end(world, files=3)
