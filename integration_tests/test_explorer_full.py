@@ -1,17 +1,24 @@
 """The full search: three driver starts over two epochs, every interleaving, in every mode.
 
 What is exhaustive and what is bounded is said in ``tests/txn/test_explorer.py``. On one core the
-first four take about 20 seconds each. With compaction, which makes every record that is folded away
+first five take about two minutes together. With compaction, which makes every record that is folded away
 a step of its own, and with a fourth process beside three drivers, the search is five to ten times as
 large: those are part of the long matrix.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.txn.explorer import Explorer
 from tests.txn.world import Setting
+
+
+@pytest.mark.parametrize("setting", [Setting(starts=2, epochs=1, sinks=2), Setting(starts=2, epochs=2)], ids=str)
+def test_the_reductions_reach_the_same_worlds(setting: Setting) -> None:
+    assert Explorer(replace(setting, reduced=False)).run().worlds == Explorer(setting).run().worlds
 
 
 def explore(setting: Setting) -> int:
@@ -25,6 +32,7 @@ def explore(setting: Setting) -> int:
     [
         Setting(starts=3, epochs=2),
         Setting(starts=3, epochs=2, eager=True),
+        Setting(starts=3, epochs=2, sinks=2),
         Setting(starts=3, epochs=2, begin_first=True),
         Setting(starts=2, epochs=2, compacted=True, cleaners=1, fencing=True),
     ],

@@ -28,15 +28,8 @@ from epochal.txn.coordinator import Coordinator, clear
 from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
 from epochal.txn.recovery import fence
 from epochal.txn.view import View
-from tests.txn.world import (
-    CompactedJournal,
-    JournalFolder,
-    Operation,
-    Setting,
-    SharedCheckpoint,
-    SharedJournal,
-    SharedStore,
-)
+from tests.txn.fronts import CompactedJournal, JournalFolder, SharedCheckpoint, SharedJournal, stores
+from tests.txn.world import Operation, Setting
 
 logging.getLogger("epochal").addHandler(logging.NullHandler())
 
@@ -88,7 +81,7 @@ class Replay:
     def __init__(self, past: tuple[Any, ...]) -> None:
         self._past = past
         self._next = 0
-        self._last: dict[str, Any] = {}  # what a call holds while its other arguments are made, no frame shows
+        self._last: dict[str, Any] = {}  # results that no frame shows: of a loop, of a call whose arguments are made
         self.waits_for: Operation | None = None
         self.key: tuple[Any, ...] = ()
 
@@ -97,7 +90,10 @@ class Replay:
             return ()  # it looks for a closed journal, and nobody closes any here
         if self._next < len(self._past):
             self._next += 1
-            result = self._last[operation[0]] = self._past[self._next - 1]
+            result = self._past[self._next - 1]
+            if operation[0] == "names":
+                self._last = {k: v for k, v in self._last.items() if k == "leftovers"}
+            self._last[operation[0]] = result
             return result
         if self.waits_for is None:  # else: code that cleans up while Suspend passes through it
             self.waits_for = operation
@@ -110,7 +106,7 @@ class Replay:
         made: Coordinator[None] = Coordinator(
             journals=lambda incarnation: journal,
             checkpoint=SharedCheckpoint(self.ask),
-            participants=[SharedStore(self.ask)],
+            participants=stores(self.ask, setting),
             eager=setting.eager,
             retain=1 if setting.compacted else 0,
         )
@@ -180,7 +176,7 @@ def _gc(setting: Setting, replay: Replay, place: Place) -> Place:
         newest = fence(journal) if setting.fencing else journal.read().generation
     except Refused:
         return Place("ended")  # no driver has started yet
-    clear(journal, [SharedStore(replay.ask)], coordinator.lineage, newest=newest, by=newest)
+    clear(journal, stores(replay.ask, setting), coordinator.lineage, newest=newest, by=newest)
     return Place("ended")
 
 
@@ -207,7 +203,7 @@ def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> lis
     found = []
     while frame is not None and frame.f_code.co_filename != __file__:
         module = frame.f_globals["__name__"]
-        if module != SharedStore.__module__:
+        if module != stores.__module__:
             live = FORGET.get(frame.f_code.co_name, _everything)(operation, frame.f_locals, last)
             # A rule that a test has changed may hold anything anywhere.
             known = last if not module.startswith("epochal.txn") else None
@@ -219,23 +215,23 @@ def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> lis
 
 
 def _everything(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    # ".0" is a comprehension's iterator. There is one sink, so it says nothing.
+    # ".0" is the iterator of a comprehension, which is over sinks: the variable beside it says where it stands.
     return sorted((name, value) for name, value in held.items() if name not in ("self", ".0") and not callable(value))
 
 
 def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held["self"].generation
+    return held["self"].generation, _enrolled(held["self"]) if operation == "enrol" else ()
 
 
 def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     if "evidence" in held:
-        return [memory.enrolled for memory in held["self"]._memories.values()]
+        return _enrolled(held["self"])
     if "before" not in held:
         return ()
     before = held["before"].latest is None, _done(held["before"])
     match operation:
         case "open":
-            return before
+            return before, last.get("open")
         case "committed":
             return before, held["self"]._memories
         case _:
@@ -263,7 +259,12 @@ def _of_run(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
 
 
 def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held.get("newest"), held.get("attempt"), held.get("verdict"), last.get("leftovers")
+    names = ("newest", "participant", "attempt", "verdict")
+    return [held.get(name) for name in names], last.get("leftovers")
+
+
+def _enrolled(coordinator: Coordinator[None]) -> list[bool]:
+    return [memory.enrolled for memory in coordinator._memories.values()]
 
 
 def _done(view: View) -> Any:

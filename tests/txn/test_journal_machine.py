@@ -211,7 +211,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 TestJournalMachine = JournalMachine.TestCase
 TestJournalMachine.settings = settings(
-    max_examples=50,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     database=None,

@@ -1,35 +1,29 @@
 """Everything that several drivers share, as one immutable value, and the operations on it.
 
-A `World` is Spark's checkpoint, the journal and one store. An operation is a plain tuple; `execute`
-gives the world after it and its result, so a search can try any order. What the code under test
-calls (`Files`, `Checkpoint`, `Participant`) are thin fronts that turn each call into an operation
-and hand it to an `Ask`.
+A `World` is Spark's checkpoint, the journal and the stores. An operation is a plain tuple; `execute`
+gives the world after it and its result, so a search can try any order. `fronts` turns what the code
+under test calls into operations.
 
-The store publishes under (epoch, generation), so an epoch committed from two attempts shows twice.
-Staging takes two operations, so that a sweep can fall between them; what it removed stays missing.
+A store publishes under (epoch, generation), so an epoch committed from two attempts shows twice.
+Staging an epoch takes two operations, one for each part of its rows, so that a sweep can fall between
+them; what it removed stays missing. One sink stages both parts, or two sinks one each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from epochal.txn.errors import DataLost
-from epochal.txn.files import Entry
-from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Outcome
 from epochal.txn.records import Decided, Prepared, Record, decode
-from epochal.txn.view import View
 
 QUERY = "query"
-TARGET = "store"
-SINK = "store"
-PARTS = (1, 2)
+SINKS = {1: ((1, 2),), 2: ((1,), (2,))}  # how many sinks -> the parts of the rows that each holds
 
 Operation: TypeAlias = tuple[Any, ...]
-Ask: TypeAlias = Callable[..., Any]
+Parts: TypeAlias = tuple[int, ...]
 Piece: TypeAlias = tuple[int, int, int]  # epoch, generation, part
 
 
@@ -39,6 +33,7 @@ class Setting:
 
     starts: int
     epochs: int
+    sinks: int = 1
     eager: bool = False
     compacted: bool = False  # done epochs are folded away as early as can be
     cleaners: int = 0  # besides the drivers: `epochal recover`, then `epochal gc`, at any time
@@ -48,7 +43,7 @@ class Setting:
 
     def __str__(self) -> str:
         modes = [name for name in ("eager", "compacted", "begin_first", "cleaners", "fencing") if getattr(self, name)]
-        return " ".join([f"{self.starts} starts, {self.epochs} epochs", *modes])
+        return " ".join([f"{self.starts} starts, {self.epochs} epochs, {self.sinks} sinks", *modes])
 
 
 class World(NamedTuple):
@@ -59,7 +54,7 @@ class World(NamedTuple):
     commits: int = 0
     staged: frozenset[Piece] = frozenset()
     visible: frozenset[Piece] = frozenset()
-    enrolled: bool = False
+    enrolled: frozenset[Parts] = frozenset()
 
 
 def execute(world: World, operation: Operation) -> tuple[World, Any]:
@@ -105,34 +100,34 @@ def _offsets(world: World, epoch: int) -> tuple[World, Any]:
     return world, f"offsets of {epoch}" if epoch < world.offsets else None
 
 
-def _open(world: World) -> tuple[World, Any]:
-    return world, (world.enrolled, tuple(sorted({epoch for epoch, _, _ in world.visible})))
+def _open(world: World, parts: Parts) -> tuple[World, Any]:
+    return world, (parts in world.enrolled, tuple(sorted({epoch for epoch, _ in shown(world.visible, parts)})))
 
 
-def _enrol(world: World) -> tuple[World, Any]:
-    return world._replace(enrolled=True), None
+def _enrol(world: World, parts: Parts) -> tuple[World, Any]:
+    return world._replace(enrolled=world.enrolled | {parts}), None
 
 
 def _stage(world: World, epoch: int, generation: int, part: int) -> tuple[World, Any]:
     return world._replace(staged=world.staged | {(epoch, generation, part)}), None
 
 
-def _commit(world: World, epoch: int, generation: int) -> tuple[World, Any]:
-    mine = pieces(world.staged, epoch, generation)
+def _commit(world: World, epoch: int, generation: int, parts: Parts) -> tuple[World, Any]:
+    mine = pieces(world.staged, epoch, generation, parts)
     without = world._replace(staged=world.staged - mine)
-    if pieces(world.visible, epoch, generation):
+    if pieces(world.visible, epoch, generation, parts):
         return without, Outcome.ALREADY_COMMITTED
     if not mine:
         return world, None
     return without._replace(visible=world.visible | mine), Outcome.COMMITTED
 
 
-def _abort(world: World, epoch: int, generation: int) -> tuple[World, Any]:
-    return world._replace(staged=world.staged - pieces(world.staged, epoch, generation)), None
+def _abort(world: World, epoch: int, generation: int, parts: Parts) -> tuple[World, Any]:
+    return world._replace(staged=world.staged - pieces(world.staged, epoch, generation, parts)), None
 
 
-def _leftovers(world: World) -> tuple[World, Any]:
-    return world, tuple(sorted({(epoch, generation) for epoch, generation, _ in world.staged}))
+def _leftovers(world: World, parts: Parts) -> tuple[World, Any]:
+    return world, tuple(sorted(shown(world.staged, parts)))
 
 
 _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
@@ -153,13 +148,14 @@ _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
 }
 
 
-def pieces(where: frozenset[Piece], epoch: int, generation: int) -> frozenset[Piece]:
-    """What an attempt has somewhere."""
-    return frozenset(p for p in where if p[:2] == (epoch, generation))
+def pieces(where: frozenset[Piece], epoch: int, generation: int, parts: Parts) -> frozenset[Piece]:
+    """What an attempt has somewhere in one sink."""
+    return where & {(epoch, generation, part) for part in parts}
 
 
-def is_whole(where: frozenset[Piece], epoch: int, generation: int) -> bool:
-    return len(pieces(where, epoch, generation)) == len(PARTS)
+def shown(where: frozenset[Piece], parts: Parts) -> set[tuple[int, int]]:
+    """The attempts that have something there, in one sink."""
+    return {(epoch, generation) for epoch, generation, part in where if part in parts}
 
 
 def is_idle_for_good(world: World, operation: Operation, setting: Setting) -> bool:
@@ -181,9 +177,10 @@ def is_idle_for_good(world: World, operation: Operation, setting: Setting) -> bo
         case "plan" | "offsets":
             return bool(arguments[0] < world.offsets)
         case "enrol":
-            return world.enrolled
+            return arguments[0] in world.enrolled
         case "open":
-            return world.enrolled and len({epoch for epoch, _, _ in world.visible}) == setting.epochs
+            parts = arguments[0]
+            return parts in world.enrolled and len(shown(world.visible, parts)) == setting.epochs
         case "commit":
             # An attempt is staged once, before it is prepared: nothing of it can come back.
             visible = pieces(world.visible, *arguments)
@@ -197,27 +194,37 @@ def faults(world: World, setting: Setting) -> list[str]:
     found = []
     attempts, decided = _recorded(world.journal)
     for epoch in range(setting.epochs):
-        shown = {generation for e, generation, _ in world.visible if e == epoch}
-        if shown and epoch >= world.commits and not setting.eager:
+        committed = epoch < world.commits
+        legal = {decided[epoch]} if epoch in decided else {g for e, g in attempts if e == epoch}
+        winners = {g for e, g, _ in world.visible if e == epoch}
+        if winners and not committed and not setting.eager:
             found.append(f"early view: epoch {epoch} is visible before commits/{epoch}")
-        if len(shown) > 1:
-            found.append(f"double: epoch {epoch} is visible from generations {sorted(shown)}")
-        if any(not is_whole(world.visible, epoch, generation) for generation in shown):
-            found.append(f"loss: epoch {epoch} is visible without a part of its rows")
-        if shown and epoch and not any(e == epoch - 1 for e, _, _ in world.visible):
-            found.append(f"order: epoch {epoch} is visible before epoch {epoch - 1}")
-        if not shown:
-            legal = {decided[epoch]} if epoch in decided else {g for e, g in attempts if e == epoch}
-            wanted = epoch in decided or epoch < world.commits
-            if wanted and not any(is_whole(world.staged, epoch, generation) for generation in legal):
-                found.append(f"loss: epoch {epoch} is decided, and what its winner staged is gone")
+        if len(winners) > 1:
+            found.append(f"double: epoch {epoch} is visible from generations {sorted(winners)}")
+        for parts in SINKS[setting.sinks]:
+            visible = {e for e, _ in shown(world.visible, parts)}
+            if any(len(pieces(world.visible, epoch, g, parts)) not in (0, len(parts)) for g in winners):
+                found.append(f"loss: epoch {epoch} is visible without a part of its rows")
+            if epoch in visible and epoch and epoch - 1 not in visible:
+                found.append(f"order: epoch {epoch} is visible before epoch {epoch - 1}")
+        if (committed or epoch in decided) and not any(_can_win(world, epoch, g, setting) for g in winners or legal):
+            found.append(f"loss: epoch {epoch} is decided, and what its winner staged is gone")
     return found
+
+
+def _can_win(world: World, epoch: int, generation: int, setting: Setting) -> bool:
+    """Whether each sink has an attempt whole, staged or visible."""
+    return all(
+        max(len(pieces(where, epoch, generation, parts)) for where in (world.staged, world.visible)) == len(parts)
+        for parts in SINKS[setting.sinks]
+    )
 
 
 def unfinished(world: World, setting: Setting) -> list[str]:
     """What is missing in a world where one driver ran to its end and nobody else is alive."""
     found = [f"staged data left: {sorted(world.staged)}"] if world.staged else []
-    if {epoch for epoch, _, _ in world.visible} != set(range(setting.epochs)):
+    visible = [{epoch for epoch, _ in shown(world.visible, parts)} for parts in SINKS[setting.sinks]]
+    if any(epochs != set(range(setting.epochs)) for epochs in visible):
         found.append(f"not every epoch is visible: {sorted(world.visible)}")
     return found
 
@@ -236,137 +243,3 @@ def _recorded(journal: frozenset[tuple[str, bytes]]) -> tuple[set[tuple[int, int
 @cache
 def decoded(name: str, data: bytes) -> Record:
     return decode(name, name, data)
-
-
-class JournalFolder:
-    """The `Files` that a journal needs. A listing brings the files along: they never change."""
-
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-        self._listed: dict[str, bytes] = {}
-
-    def names(self, path: str) -> tuple[str, ...]:
-        self._listed = dict(self.ask("names"))
-        return tuple(self._listed)
-
-    def read(self, path: str) -> bytes:
-        name = path.rpartition("/")[2]
-        if name in self._listed:
-            return self._listed[name]
-        data: bytes | None = self.ask("read", name)
-        if data is None:
-            raise FileNotFoundError(path)
-        return data
-
-    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        return bool(self.ask("create", path.rpartition("/")[2], data))
-
-    def delete(self, path: str) -> None:
-        self.ask("delete", path.rpartition("/")[2])
-
-    def list(self, path: str) -> list[Entry]:
-        raise NotImplementedError
-
-    def walk(self, path: str) -> Iterator[Entry]:
-        raise NotImplementedError
-
-    def length(self, path: str) -> int | None:
-        raise NotImplementedError
-
-    def rename(self, source: str, target: str) -> None:
-        raise NotImplementedError
-
-    def make_folder(self, path: str) -> None:
-        raise NotImplementedError
-
-    def sync(self, path: str) -> None:
-        raise NotImplementedError
-
-
-@cache
-def view_of(listing: tuple[tuple[str, bytes], ...]) -> View:
-    """What a journal reads from these files."""
-    return Journal(JournalFolder(lambda *operation: listing), "journal").read()
-
-
-class SharedJournal(Journal):
-    """The real journal. There are no temporary files in a world, so none are looked for."""
-
-    def __init__(self, folder: JournalFolder) -> None:
-        super().__init__(folder, "journal", clock=lambda: 0.0)
-        self._folder = folder
-
-    def __repr__(self) -> str:
-        return "journal"
-
-    def read(self) -> View:
-        return view_of(self._folder.ask("names"))
-
-    def sweep(self) -> list[str]:
-        return []
-
-
-class CompactedJournal(SharedJournal):
-    """Folds done epochs away as soon as it can."""
-
-    def compact(self, view: View, *, retain: int, slack: int = 0) -> None:
-        super().compact(view, retain=0, slack=0)
-
-
-class SharedCheckpoint:
-    """Spark's checkpoint."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    def query_id(self) -> str:
-        return QUERY
-
-    def committed(self) -> int:
-        return int(self._ask("committed"))
-
-    def offsets(self, epoch: int) -> str | None:
-        found: str | None = self._ask("offsets", epoch)
-        return found
-
-
-class SharedStore:
-    """A participant of one world."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    def __repr__(self) -> str:
-        return "store"
-
-    @property
-    def name(self) -> str:
-        return SINK
-
-    def describe(self) -> dict[str, Json]:
-        return {"type": "shared", "target": TARGET}
-
-    def open(self, lineage: str) -> Memory:
-        enrolled, epochs = self._ask("open")
-        recent = {epoch: f"offsets of {epoch}" for epoch in epochs}
-        return Memory(TARGET, enrolled, max(epochs, default=NO_EPOCH), recent)
-
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        self._ask("enrol")
-
-    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
-        for part in PARTS:
-            self._ask("stage", attempt.epoch, attempt.generation, part)
-        return Staged(Handle(1, {}), 1)
-
-    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
-        outcome: Outcome | None = self._ask("commit", attempt.epoch, attempt.generation)
-        if outcome is None:
-            raise DataLost(f"{attempt.key}: neither staged nor visible")
-        return outcome
-
-    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
-        self._ask("abort", attempt.epoch, attempt.generation)
-
-    def leftovers(self, lineage: str) -> list[Attempt]:
-        return [Attempt(lineage, epoch, generation) for epoch, generation in self._ask("leftovers")]

@@ -1,0 +1,159 @@
+"""What the code under test calls, turned into operations on a world: journal, checkpoint and stores.
+
+Each front hands its operations to an `Ask` and believes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, TypeAlias
+
+from epochal.txn.errors import DataLost
+from epochal.txn.files import Entry
+from epochal.txn.journal import Journal
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.view import View
+from tests.txn.world import QUERY, SINKS, Parts, Setting
+
+Ask: TypeAlias = Callable[..., Any]
+
+
+class JournalFolder:
+    """The `Files` that a journal needs. A listing brings the files along: they never change."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self._listed: dict[str, bytes] = {}
+
+    def names(self, path: str) -> tuple[str, ...]:
+        self._listed = dict(self.ask("names"))
+        return tuple(self._listed)
+
+    def read(self, path: str) -> bytes:
+        name = path.rpartition("/")[2]
+        if name in self._listed:
+            return self._listed[name]
+        data: bytes | None = self.ask("read", name)
+        if data is None:
+            raise FileNotFoundError(path)
+        return data
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        return bool(self.ask("create", path.rpartition("/")[2], data))
+
+    def delete(self, path: str) -> None:
+        self.ask("delete", path.rpartition("/")[2])
+
+    def list(self, path: str) -> list[Entry]:
+        raise NotImplementedError
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        raise NotImplementedError
+
+    def length(self, path: str) -> int | None:
+        raise NotImplementedError
+
+    def rename(self, source: str, target: str) -> None:
+        raise NotImplementedError
+
+    def make_folder(self, path: str) -> None:
+        raise NotImplementedError
+
+    def sync(self, path: str) -> None:
+        raise NotImplementedError
+
+
+@cache
+def view_of(listing: tuple[tuple[str, bytes], ...]) -> View:
+    """What a journal reads from these files."""
+    return Journal(JournalFolder(lambda *operation: listing), "journal").read()
+
+
+class SharedJournal(Journal):
+    """The real journal. There are no temporary files in a world, so none are looked for."""
+
+    def __init__(self, folder: JournalFolder) -> None:
+        super().__init__(folder, "journal", clock=lambda: 0.0)
+        self._folder = folder
+
+    def __repr__(self) -> str:
+        return "journal"
+
+    def read(self) -> View:
+        return view_of(self._folder.ask("names"))
+
+    def sweep(self) -> list[str]:
+        return []
+
+
+class CompactedJournal(SharedJournal):
+    """Folds done epochs away as soon as it can."""
+
+    def compact(self, view: View, *, retain: int, slack: int = 0) -> None:
+        super().compact(view, retain=0, slack=0)
+
+
+class SharedCheckpoint:
+    """Spark's checkpoint."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def query_id(self) -> str:
+        return QUERY
+
+    def committed(self) -> int:
+        return int(self._ask("committed"))
+
+    def offsets(self, epoch: int) -> str | None:
+        found: str | None = self._ask("offsets", epoch)
+        return found
+
+
+class SharedStore:
+    """A participant of one world."""
+
+    def __init__(self, ask: Ask, parts: Parts) -> None:
+        self._ask = ask
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        return f"store {self._parts}"
+
+    def describe(self) -> dict[str, Json]:
+        return {"type": "shared", "target": self.name}
+
+    def open(self, lineage: str) -> Memory:
+        enrolled, epochs = self._ask("open", self._parts)
+        recent = {epoch: f"offsets of {epoch}" for epoch in epochs}
+        return Memory(self.name, enrolled, max(epochs, default=NO_EPOCH), recent)
+
+    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+        self._ask("enrol", self._parts)
+
+    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
+        for part in self._parts:
+            self._ask("stage", attempt.epoch, attempt.generation, part)
+        return Staged(Handle(1, {}), 1)
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        outcome: Outcome | None = self._ask("commit", attempt.epoch, attempt.generation, self._parts)
+        if outcome is None:
+            raise DataLost(f"{attempt.key}: neither staged nor visible")
+        return outcome
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        self._ask("abort", attempt.epoch, attempt.generation, self._parts)
+
+    def leftovers(self, lineage: str) -> list[Attempt]:
+        return [Attempt(lineage, epoch, generation) for epoch, generation in self._ask("leftovers", self._parts)]
+
+
+def stores(ask: Ask, setting: Setting) -> list[SharedStore]:
+    """The sinks of a setting."""
+    return [SharedStore(ask, parts) for parts in SINKS[setting.sinks]]
