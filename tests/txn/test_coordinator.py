@@ -271,6 +271,17 @@ def test_an_epoch_in_doubt_that_is_committed_after_new_does_not_pass_unseen(stre
         stream.start()
 
 
+def test_new_seals_and_removes_what_the_closed_stream_has_staged_and_not_prepared(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    stream.files.create(f"sink/_staged/{QUERY}/000000000001.000001", b"")
+    stream.rewind(keep=-1)
+
+    stream.start(new=f"{TAG}@0")
+
+    assert stream.journal(1).read().state(1, 1) is State.SEALED
+    assert stream.sink().leftovers(QUERY) == []
+
+
 def test_the_closed_streams_driver_stops(stream: Stream) -> None:
     first = stream.start()
     stream.run(first, 0)
