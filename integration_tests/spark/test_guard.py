@@ -143,12 +143,21 @@ def test_a_checkpoint_rewound_behind_its_journal_is_refused(spark: SparkSession,
 
 def test_an_epoch_that_comes_back_with_other_offsets_is_refused(spark: SparkSession, world: World) -> None:
     choices = refused(spark, rewound(spark, world), Rewound)
+    _forget_plans(world, since=2)  # a refusal may come before or after Spark has planned epoch 2
     for number in (2, 3):
         _plan(world, number)  # both: epoch 2 will hold two files
 
     with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets"):
         run(spark, world, adopt=choices["adopt"])
     assert visible_rows(world.first) == all_rows(4)
+
+
+def _forget_plans(world: World, *, since: int) -> None:
+    for folder in (world.checkpoint / "offsets", world.checkpoint / "sources" / "0"):
+        for path in folder.iterdir():
+            number = path.name.removeprefix(".").removesuffix(".crc")
+            if number.isdigit() and int(number) >= since:
+                path.unlink()
 
 
 def _plan(world: World, number: int) -> None:
