@@ -130,6 +130,19 @@ def test_compressed_files_say_so_and_are_read_back_equal(
     assert {file.name.partition("-")[2].partition(".")[2] for file in visible_files(world.first)} == {ending[1:]}
 
 
+def test_rows_of_parquet_files_are_counted_by_spark_if_pyarrow_cannot_read_a_footer(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encrypted(path: str) -> None:
+        raise pa.ArrowInvalid(f"{path}: magic bytes not found, the footer may be encrypted")
+
+    monkeypatch.setattr("pyarrow.parquet.read_metadata", encrypted)
+    feed(world, PLAIN)
+    write(spark, world, RollingFileSink(str(world.first)), PLAIN)
+
+    assert [epoch.rows for epoch in epochal.published(str(world.first))] == [3, 3]
+
+
 def test_a_file_holds_at_most_max_rows(spark: SparkSession, world: World) -> None:
     world.feed(2)
     sink = RollingFileSink(str(world.first), format="json", max_rows_per_file=4)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from epochal.sinks.files import buckets as bucketing
 from epochal.sinks.files import manifest
 from epochal.sinks.files.buckets import TimeBucket, folder_of
+from epochal.sinks.files.footers import count_rows
 from epochal.sinks.files.layout import DATA, MANIFEST, MARKER, Layout, marker_name, part_name
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, DataLost, OptionError, Refused
-from epochal.txn.files import TEMPORARY, Entry, Files, join
+from epochal.txn.files import TEMPORARY, Entry, Files, is_local, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
@@ -116,9 +117,12 @@ class RollingFileSink:
         files, layout = self._place()
         home = layout.attempt(attempt)
         failpoints.hit("before-write")
-        count = self._write(rows, join(home, DATA))
+        counted = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
-        moves = [] if count == 0 else self._moves(attempt, files.walk(join(home, DATA)))
+        moves = self._moves(attempt, files.walk(join(home, DATA)))
+        count = count_rows(rows.sparkSession, [join(home, m[0]) for m in moves]) if counted is None else counted
+        if count == 0:
+            moves = []  # Spark writes a file for an empty frame too
         if count and not moves:
             raise Refused(
                 f"sink {self._name!r}: Spark wrote {count} rows of epoch {attempt.epoch} to {home}, but no file is "
@@ -186,8 +190,8 @@ class RollingFileSink:
             self._bound = files, Layout(target)
         return self._bound
 
-    def _write(self, rows: DataFrame, folder: str) -> int:
-        """Let Spark write the staged files; the number of rows, counted on the way."""
+    def _write(self, rows: DataFrame, folder: str) -> int | None:
+        """Let Spark write the staged files; the number of rows, unless the files' footers will tell it for less."""
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
@@ -197,8 +201,9 @@ class RollingFileSink:
             frame = rows.withColumns(extra) if extra else rows
             if self._drop and self._buckets:
                 frame = frame.drop(*(b for b in self._buckets if isinstance(b, str)))
-            counter = Observation()
-            frame = frame.observe(counter, f.count(f.lit(1)).alias("rows"))
+            counter = None if self._format == "parquet" and is_local(folder) else Observation()
+            if counter is not None:
+                frame = frame.observe(counter, f.count(f.lit(1)).alias("rows"))
             writer = frame.write.format(self._format).mode("overwrite").options(**self._options)
             if self._compression:
                 writer = writer.option("compression", self._compression)
@@ -214,7 +219,7 @@ class RollingFileSink:
             ) from fault
         except IllegalArgumentException as fault:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
-        return int(counter.get.get("rows", 0))
+        return None if counter is None else int(counter.get.get("rows", 0))
 
     def _moves(self, attempt: Attempt, staged: Iterable[Entry]) -> list[tuple[str, str, int]]:
         """(staged name, published name, length) of each file that Spark's writer committed."""

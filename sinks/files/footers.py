@@ -1,0 +1,24 @@
+"""Counts the rows of Parquet files by their footers.
+
+Counting on the way (Spark's observe) plans the frame once more, 15 ms for each epoch; a footer on a
+local disk is read in a tenth of a millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def count_rows(spark: SparkSession, paths: list[str]) -> int:
+    """The rows of local Parquet files."""
+    import pyarrow as pa  # here: a sink is also made where nothing is staged, and this import takes a moment
+    import pyarrow.parquet as pq
+
+    try:
+        return sum(pq.read_metadata(path).num_rows for path in paths)
+    except (pa.ArrowException, OSError):
+        # An encrypted footer, to which Spark has the key; or a broken file, which it will not read either.
+        return spark.read.parquet(*(f"file:{path}" for path in paths)).count()
