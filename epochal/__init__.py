@@ -27,7 +27,10 @@ from epochal.txn.errors import (
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
+    from epochal.sinks.delta import DeltaSink
+    from epochal.sinks.delta.history import epoch_version
     from epochal.sinks.files import PublishedEpoch, RollingFileSink, TimeBucket, published
+    from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
     from epochal.spark_plugins.writer import EpochWriter
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRows",
     "DataLost",
+    "DeltaSink",
     "EpochQuery",
     "EpochWriter",
     "EpochalError",
@@ -53,16 +57,21 @@ __all__ = [
     "TimeBucket",
     "UnsupportedQuery",
     "__version__",
+    "delta_settings",
+    "epoch_version",
     "published",
     "session",
 ]
 
 _HOMES = {
+    "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",
     "PublishedEpoch": "epochal.sinks.files",
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
+    "delta_settings": "epochal.spark_plugins.jars",
+    "epoch_version": "epochal.sinks.delta.history",
     "published": "epochal.sinks.files",
     "session": "epochal.spark_plugins.session",
 }

@@ -139,7 +139,7 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
     """
     if path.startswith("file:"):
         return LocalFiles(), local_path(path)
-    session = spark or _running_session()
+    session = spark or running_session()
     if session is not None:
         hadoop = HadoopFiles(session)
         full = hadoop.qualify(path)
@@ -149,7 +149,8 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
     raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")
 
 
-def _running_session() -> SparkSession | None:
+def running_session() -> SparkSession | None:
+    """The session of this process, if there is one."""
     module = sys.modules.get("pyspark.sql")  # a session cannot run if nobody has imported pyspark
     if module is None:
         return None

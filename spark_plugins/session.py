@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING
+
+from epochal.spark_plugins import jars
+from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("epochal")
 
 DEFAULTS = {
     # Workers must run the interpreter that has the driver's packages, not the first python3 they find.
@@ -32,14 +39,27 @@ def session(
 ) -> SparkSession:
     """A SparkSession with settings that suit a stream; `conf` overrides them.
 
-    Nothing here is needed by the sinks: any classic SparkSession will do.
+    With ``epochal[delta]`` installed it has Delta's own code too. Nothing else here is needed by the
+    sinks: any classic SparkSession will do.
     """
     from pyspark.sql import SparkSession
 
-    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if master.startswith("local") else {}), **(conf or {})}
+    local = LOCAL_DEFAULTS if master.startswith("local") else {}
+    settings = {**DEFAULTS, **local, **_delta(conf or {}), **(conf or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _delta(given: Mapping[str, str]) -> dict[str, str]:
+    """Settings for Delta, unless the user has made their own or it is not installed."""
+    if not jars.is_installed() or any(key in given for key in ("spark.jars", "spark.sql.extensions")):
+        return {}
+    try:
+        return jars.delta_settings()
+    except (Refused, OSError, TimeoutExpired) as fault:
+        log.warning("the session is without Delta's own code: %s", fault)
+        return {}

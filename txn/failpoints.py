@@ -35,11 +35,13 @@ STEPS: dict[str, str] = {
     "done": "the journal records DONE",
     "snapshot": "old journal records are folded into a snapshot",
     "purge": "folded journal records are removed",
-    "write": "files: Spark's writer stages the epoch's files",
-    "rename": "files: one staged file moves into its bucket",
+    "write": "files, Delta: Spark's writer stages the epoch's files",
+    "rename": "files, Delta: one staged file moves to where readers look",
     "marker": "files: a marker of the epoch or of a bucket is made",
     "manifest": "files: the epoch is added to the manifest",
-    "cleanup": "files: the emptied staging area is removed",
+    "cleanup": "files, Delta: the emptied staging area is removed",
+    "table": "Delta: a missing table is made",
+    "log": "Delta: the epoch's entry is added to the table's log",
 }
 NAMES: tuple[str, ...] = tuple(f"{side}-{step}" for step in STEPS for side in ("before", "after"))
 

@@ -27,6 +27,7 @@ from epochal.txn.recovery import Sinks, check_belongs
 GROUP = "epochal.participants"
 # For a checkout that is not installed and so has no entry points.
 BUILT_IN = {
+    "delta": "epochal.sinks.delta:from_description",
     "files": "epochal.sinks.files:from_description",
     "directory": "epochal.testing.directory:from_description",
 }
@@ -99,7 +100,7 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
     target = description.get("target")
-    if isinstance(target, str) and not is_local(target):
+    if isinstance(target, str) and (description.get("spark") or not is_local(target)):
         start_spark(target)
     for point in entry_points(group=GROUP, name=kind):
         return cast("FromDescription", point.load())(description)

@@ -23,6 +23,7 @@ CHEAP = {
     "spark.ui.enabled": "false",
     "spark.eventLog.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 LOOPBACK = {
     "spark.driver.host": "127.0.0.1",

@@ -143,6 +143,20 @@ def test_rows_that_executors_wrote_elsewhere_are_missed(
     assert committed(world) == set()
 
 
+def test_rows_of_which_executors_wrote_a_part_elsewhere_are_missed(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = LocalFiles.walk
+    monkeypatch.setattr("epochal.sinks.footers.tell_all", lambda *_: False)  # as with executors of their own
+    monkeypatch.setattr(LocalFiles, "walk", lambda files, path: list(listed(files, path))[:-1])
+    world.feed(2)
+    query = start(spark, world, EpochWriter(archive(world, max_rows_per_file=2)))
+
+    with pytest.raises(Refused, match="not all of them"):
+        query.awaitTermination()
+    assert committed(world) == set()
+
+
 def test_another_file_under_a_published_name_stops_the_query(spark: SparkSession, world: World) -> None:
     def replace(attempt: Attempt, handle: Handle) -> None:
         moves = handle.body["files"]

@@ -20,13 +20,13 @@ The folder is an index: the rows in the files keep their columns, whole, unless
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from epochal.sinks.options import Faults
+from epochal.sinks.values import Value, encoded, in_utc, quoted
 from epochal.txn.errors import BadRows
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 NULL = "__HIVE_DEFAULT_PARTITION__"
 EMPTY = "__EPOCHAL_EMPTY__"
 LIMIT = 255  # bytes in one name on every file system of interest
-EXACT = 150  # values of more bytes are known by their beginning and their hash
 SPECIAL = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(c) for c in range(32)}
 UNITS = {"year": 4, "month": 7, "day": 10, "hour": 13, "minute": 16}
 PREFIX = "_epochal_bucket_"
@@ -67,14 +66,6 @@ class TimeBucket:
         return self.name or self.unit
 
 
-@dataclass(frozen=True, slots=True)
-class BucketValue:
-    """A bucket's value as it came out of Spark: whole, or its beginning and hash."""
-
-    text: str | None
-    digest: str = ""
-
-
 def folder_of(bucket: str | TimeBucket) -> str:
     """The key in a bucket's folder name."""
     return bucket.folder if isinstance(bucket, TimeBucket) else bucket
@@ -89,10 +80,10 @@ def escape(text: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in SPECIAL else c for c in text)
 
 
-def folder_name(key: str, value: BucketValue) -> str:
+def folder_name(key: str, value: Value) -> str:
     """The one folder that a value belongs into.
 
-    >>> folder_name("day", BucketValue("../../etc"))
+    >>> folder_name("day", Value("../../etc"))
     'day=..%2F..%2Fetc'
     """
     start = f"{escape(key)}="
@@ -108,25 +99,11 @@ def folder_name(key: str, value: BucketValue) -> str:
     return _shorten(spelled, LIMIT - len(tail)) + tail
 
 
-def survives(value: BucketValue, key: str) -> bool:
+def survives(value: Value, key: str) -> bool:
     """Whether the folder's name says all of the value, so that the column could be dropped."""
     if value.text is None:
         return True
     return value.text not in ("", NULL, EMPTY) and folder_name(key, value) == f"{escape(key)}={escape(value.text)}"
-
-
-def decode(text: str) -> BucketValue:
-    """What `encoded` made of a value.
-
-    >>> decode("vMjAyNi0xMS0xNg")
-    BucketValue(text='2026-11-16', digest='')
-    """
-    kind, rest = text[:1], text[1:]
-    if kind == "n":
-        return BucketValue(None)
-    if kind == "v":
-        return BucketValue(_unbase64(rest))
-    return BucketValue(_unbase64(rest[64:]), rest[:64])
 
 
 def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str, Column]:
@@ -142,30 +119,13 @@ def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str
         if isinstance(bucket, TimeBucket):
             if not isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
                 raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a time bucket needs a timestamp")
-            value = _time_text(frame[_quoted(column)], bucket, kind)
+            value = _time_text(frame[quoted(column)], bucket, kind)
         else:
             if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.BinaryType | t.VariantType):
                 raise BadRows(f"bucket column {column!r} is {kind.simpleString()}: a bucket needs a plain value")
-            value = frame[_quoted(column)].cast("string")
+            value = frame[quoted(column)].cast("string")
         found[f"{PREFIX}{number}"] = encoded(value)
     return found
-
-
-def encoded(value: Column) -> Column:
-    """A text of at most 230 characters, safe in any path, from which `decode` gets the value."""
-    from pyspark.sql import functions as f
-
-    def base64url(text: Column) -> Column:
-        return f.translate(f.base64(f.encode(text, "UTF-8")), "+/=\r\n", "-_")
-
-    short = f.concat(f.lit("v"), base64url(value))
-    long = f.concat(f.lit("h"), f.sha2(f.encode(value, "UTF-8"), 256), base64url(f.substring(value, 1, 24)))
-    return f.when(value.isNull(), f.lit("n")).when(f.octet_length(value) <= EXACT, short).otherwise(long)
-
-
-def _quoted(column: str) -> str:
-    """A column's name as Spark reads it when it has dots or blanks in it."""
-    return "`" + column.replace("`", "``") + "`"
 
 
 def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:
@@ -175,10 +135,7 @@ def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:
 
     local = column.cast("timestamp_ntz")
     if isinstance(kind, t.TimestampType):
-        start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-        seconds = (f.unix_micros(column) / f.lit(1_000_000)).cast("decimal(20,6)")
-        utc = start + f.make_dt_interval(secs=seconds)
-        local = f.convert_timezone(f.lit("UTC"), f.lit(bucket.timezone), utc)
+        local = f.convert_timezone(f.lit("UTC"), f.lit(bucket.timezone), in_utc(column))
     return f.translate(f.substring(local.cast("string"), 1, UNITS[bucket.unit]), " :", "T-")
 
 
@@ -190,10 +147,6 @@ def _is_timezone(name: object) -> bool:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return False
     return isinstance(name, str)
-
-
-def _unbase64(text: str) -> str:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
 
 
 def _fits(text: str, limit: int) -> bool:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
+from epochal.sinks.enrolment import safe_name
 from epochal.txn.files import join
 from epochal.txn.model import Attempt, lineage_tag
 
@@ -42,22 +42,19 @@ class Layout:
     def lineages(self) -> str:
         return join(self.target, HOME, "lineages")
 
-    def lineage(self, lineage: str) -> str:
-        return join(self.lineages, f"{_safe(lineage)}.json")
-
     @property
     def manifests(self) -> str:
         return join(self.target, HOME, "manifest")
 
     def manifest(self, lineage: str) -> str:
-        return join(self.manifests, _safe(lineage))
+        return join(self.manifests, safe_name(lineage))
 
     def manifest_name(self, attempt: Attempt) -> str:
         """An epoch's manifest, relative to the target."""
-        return f"{HOME}/manifest/{_safe(attempt.lineage)}/{attempt.epoch:012d}.json"
+        return f"{HOME}/manifest/{safe_name(attempt.lineage)}/{attempt.epoch:012d}.json"
 
     def staged(self, lineage: str) -> str:
-        return join(self.target, HOME, "staged", _safe(lineage))
+        return join(self.target, HOME, "staged", safe_name(lineage))
 
     def attempt(self, attempt: Attempt) -> str:
         return join(self.staged(attempt.lineage), attempt.key)
@@ -81,12 +78,3 @@ def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
 def marker_name(attempt: Attempt) -> str:
     """An epoch's marker."""
     return f"_SUCCESS-{attempt.epoch:012d}-{lineage_tag(attempt.lineage)}"
-
-
-def _safe(lineage: str) -> str:
-    return quote(lineage, safe="~")
-
-
-def lineage_from(name: str) -> str:
-    """The lineage that a folder or file is named after."""
-    return unquote(name.removesuffix(".json"))

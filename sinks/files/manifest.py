@@ -1,7 +1,6 @@
-"""What a target remembers: which lineages wrote to it, and what each epoch published.
+"""What each epoch published: small JSON files, made once and never changed.
 
-Both are small JSON files, made once and never changed. The manifest lists whole epochs only: a
-reader who goes by it never sees half of one.
+The manifest lists whole epochs only: a reader who goes by it never sees half of one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from epochal.sinks.files.layout import Layout, lineage_from
+from epochal.sinks import enrolment
+from epochal.sinks.files.layout import Layout
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, join
 from epochal.txn.model import NO_EPOCH, Json, Memory
@@ -57,32 +57,14 @@ class PublishedEpoch:
         raise JournalCorrupt(f"{path}: manifest format {version} is newer than {FORMAT}; run the newer epochal")
 
 
-def enrol(files: Files, layout: Layout, lineage: str, adopts: str | None) -> None:
-    """Remember that a lineage writes here."""
-    value: dict[str, Json] = {"format": FORMAT, "lineage": lineage, "adopts": adopts}
-    files.create(layout.lineage(lineage), json.dumps(value, sort_keys=True).encode() + b"\n")
-
-
 def remember(files: Files, layout: Layout, lineage: str) -> Memory:
     """What the target knows of this lineage and of others."""
-    enrolled, adopted_by = False, None
-    others: dict[str, int] = {}
-    for name in _names(files, layout.lineages):
-        path = join(layout.lineages, name)
-        try:
-            record = json.loads(files.read(path))
-            owner, adopts = str(record["lineage"]), record["adopts"]
-        except (ValueError, KeyError, TypeError):
-            raise JournalCorrupt(f"{path}: not a record of epochal, or torn; restore it from a copy") from None
-        if owner == lineage:
-            enrolled = True
-        else:
-            others[owner] = max(_epochs(files, layout, owner), default=NO_EPOCH)
-            if adopts == lineage:
-                adopted_by = owner
+    lineages = enrolment.read(files, layout.lineages, lineage)
+    others = {other: max(_epochs(files, layout, other), default=NO_EPOCH) for other in lineages.others}
     epochs = _epochs(files, layout, lineage)
     recent = {epoch: read(files, layout, lineage, epoch).offsets for epoch in epochs[-RECENT:]}
-    return Memory(layout.target, enrolled, max(epochs, default=NO_EPOCH), recent, others, adopted_by)
+    last = max(epochs, default=NO_EPOCH)
+    return Memory(layout.target, lineages.enrolled, last, recent, others, lineages.adopted_by)
 
 
 def read(files: Files, layout: Layout, lineage: str, epoch: int) -> PublishedEpoch:
@@ -95,7 +77,7 @@ def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
     """Every whole epoch of a target, by lineage and epoch."""
     layout = Layout(target)
     for name in _names(files, layout.manifests):
-        lineage = lineage_from(name)
+        lineage = enrolment.lineage_from(name)
         for epoch in _epochs(files, layout, lineage):
             yield read(files, layout, lineage, epoch)
 

@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from epochal.sinks import enrolment, footers
 from epochal.sinks.files import buckets as bucketing
 from epochal.sinks.files import manifest
 from epochal.sinks.files.buckets import TimeBucket, folder_of
-from epochal.sinks.files.footers import count_rows
 from epochal.sinks.files.layout import DATA, MANIFEST, MARKER, Layout, marker_name, part_name
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
+from epochal.sinks.values import decode
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, DataLost, OptionError, Refused
-from epochal.txn.files import TEMPORARY, Entry, Files, is_local, join
+from epochal.txn.files import Entry, Files, is_local, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 HANDLE_VERSION = 1
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
@@ -111,7 +112,7 @@ class RollingFileSink:
 
     def enrol(self, lineage: str, *, adopts: str | None) -> None:
         files, layout = self._place()
-        manifest.enrol(files, layout, lineage, adopts)
+        enrolment.enrol(files, layout.lineages, lineage, adopts)
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
         files, layout = self._place()
@@ -120,14 +121,15 @@ class RollingFileSink:
         counted = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
         moves = self._moves(attempt, files.walk(join(home, DATA)))
-        count = count_rows(rows.sparkSession, [join(home, m[0]) for m in moves]) if counted is None else counted
+        count = self._count(rows.sparkSession, home, moves, counted)
+        if count is None:
+            raise Refused(
+                f"sink {self._name!r}: the rows of epoch {attempt.epoch} that Spark wrote to {home} are not there, or "
+                "not all of them. Do the driver and the executors see the same file system? Nothing of the epoch was "
+                "published"
+            )
         if count == 0:
             moves = []  # Spark writes a file for an empty frame too
-        if count and not moves:
-            raise Refused(
-                f"sink {self._name!r}: Spark wrote {count} rows of epoch {attempt.epoch} to {home}, but no file is "
-                "there. Do the driver and the executors see the same file system? Nothing of the epoch was published"
-            )
         for staged, _, _ in moves:
             files.sync(join(home, staged))
         entry = PublishedEpoch(
@@ -177,9 +179,7 @@ class RollingFileSink:
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout = self._place()
-        for stray in files.names(layout.lineages):
-            if stray.startswith(TEMPORARY):  # of a start that died while it enrolled
-                files.delete(join(layout.lineages, stray))
+        enrolment.sweep(files, layout.lineages)
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
@@ -201,7 +201,8 @@ class RollingFileSink:
             frame = rows.withColumns(extra) if extra else rows
             if self._drop and self._buckets:
                 frame = frame.drop(*(b for b in self._buckets if isinstance(b, str)))
-            counter = None if self._format == "parquet" and is_local(folder) else Observation()
+            by_footers = self._format == "parquet" and footers.tell_all(rows.sparkSession, folder)
+            counter = None if by_footers else Observation()
             if counter is not None:
                 frame = frame.observe(counter, f.count(f.lit(1)).alias("rows"))
             writer = frame.write.format(self._format).mode("overwrite").options(**self._options)
@@ -221,6 +222,17 @@ class RollingFileSink:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
         return None if counter is None else int(counter.get.get("rows", 0))
 
+    def _count(
+        self, spark: SparkSession, home: str, moves: list[tuple[str, str, int]], counted: int | None
+    ) -> int | None:
+        """How many rows were staged; None if some that were written are missing."""
+        if self._format != "parquet" or not is_local(home):
+            return None if counted and not moves else counted
+        found = footers.count_rows(spark, [join(home, staged) for staged, _, _ in moves]) if moves else 0
+        if counted is None:  # without buckets even an empty frame makes a file
+            return found if moves or self._buckets else None
+        return found if found == counted else None
+
     def _moves(self, attempt: Attempt, staged: Iterable[Entry]) -> list[tuple[str, str, int]]:
         """(staged name, published name, length) of each file that Spark's writer committed."""
         moves: list[tuple[str, str, int]] = []
@@ -236,7 +248,7 @@ class RollingFileSink:
         return moves
 
     def _bucket_folder(self, bucket: str | TimeBucket, staged: str) -> str:
-        value = bucketing.decode(staged.partition("=")[2])
+        value = decode(staged.partition("=")[2])
         key = folder_of(bucket)
         if self._drop and isinstance(bucket, str) and not bucketing.survives(value, key):
             raise BadRows(

@@ -9,18 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.sinks.files.buckets import (
-    EMPTY,
-    EXACT,
-    LIMIT,
-    NULL,
-    BucketValue,
-    TimeBucket,
-    decode,
-    escape,
-    folder_name,
-    survives,
-)
+from epochal.sinks.files.buckets import EMPTY, LIMIT, NULL, TimeBucket, escape, folder_name, survives
+from epochal.sinks.values import EXACT, Value, decode
 from epochal.txn.errors import OptionError
 
 
@@ -60,7 +50,7 @@ def test_different_values_get_different_folders(one: str, other: str) -> None:
 
 @given(texts.filter(lambda t: len(t.encode()) <= EXACT))
 def test_a_short_value_comes_back_whole(value: str) -> None:
-    assert decode(encoded(value)) == BucketValue(value)
+    assert decode(encoded(value)) == Value(value)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +77,7 @@ def test_a_long_value_is_known_by_its_beginning_and_hash() -> None:
 
 
 def test_a_name_is_never_cut_inside_an_escape() -> None:
-    name = folder_name("day", BucketValue("/" * EXACT))
+    name = folder_name("day", Value("/" * EXACT))
 
     assert name.rpartition("~")[0].removeprefix("day=").replace("%2F", "") == ""
 

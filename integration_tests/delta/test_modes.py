@@ -1,0 +1,155 @@
+"""Complete, upsert and evolving tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal import BadRows, DeltaSink, EpochWriter
+from epochal.txn.model import Outcome
+from integration_tests.delta.tables import (
+    attempt,
+    by_delta,
+    by_delta_rs,
+    engines,
+    ids,
+    make,
+    numbers,
+    staged,
+    write,
+)
+from integration_tests.spark.queries import stream, to_checkpoint
+from integration_tests.spark.world import World, all_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def table_rows(spark: SparkSession, path: Path) -> list[dict[str, object]]:
+    found = by_delta(spark, path)
+    assert by_delta_rs(path) == found
+    return sorted((json.loads(row) for row in found.elements()), key=lambda row: row["id"])
+
+
+def test_complete_replaces_what_is_there_whoever_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = DeltaSink(str(table), mode="complete", partition_by=["word"])
+    write(sink, 0, numbers(spark, 1, 2))
+    handle = staged(sink, attempt(1), numbers(spark, 3))
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (99, 'late')")
+    sink.commit(attempt(1), handle)
+
+    assert ids(spark, table) == [3]
+    assert sink.commit(attempt(1), handle) is Outcome.ALREADY_COMMITTED
+    assert engines(table)[0] == "delta-rs"
+
+
+def test_complete_with_a_change_data_feed_goes_by_delta(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    make(spark, table, "id bigint, word string", properties=("'delta.enableChangeDataFeed'='true'",))
+    sink = DeltaSink(str(table), mode="complete")
+    write(sink, 0, numbers(spark, 1))
+    write(sink, 1, numbers(spark, 2))
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(table))
+
+    assert ids(spark, table) == [2]
+    assert sorted((r["id"], r["_change_type"]) for r in feed.collect()) == [(1, "delete"), (1, "insert"), (2, "insert")]
+
+
+def test_complete_shows_the_totals_of_a_stateful_query(spark: SparkSession, world: World) -> None:
+    world.feed(3)
+    totals = stream(spark, world).groupBy("word").count()
+    EpochWriter(DeltaSink(str(world.first), mode="complete")).start(
+        to_checkpoint(totals, world, "complete")
+    ).awaitTermination()
+    expected: dict[str, int] = {}
+    for row in all_rows(3):
+        expected[row[3]] = expected.get(row[3], 0) + 1
+    found = {row["word"]: row["count"] for row in spark.read.format("delta").load(str(world.first)).collect()}
+
+    assert found == expected
+
+
+def changes(spark: SparkSession, *rows: tuple[int, str, int, str]) -> DataFrame:
+    return spark.createDataFrame(rows, "id long, word string, at long, op string").coalesce(1)
+
+
+def upserting(path: Path) -> DeltaSink:
+    return DeltaSink(str(path), mode="upsert", keys=["id"], order_by=["at"], delete_when="op = 'D'", drop=["at", "op"])
+
+
+def test_upsert_updates_inserts_and_deletes_by_key_and_the_last_row_wins(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = upserting(table)
+    write(sink, 0, changes(spark, (1, "a", 1, "U"), (2, "b", 1, "U"), (3, "c", 1, "U")))
+    write(
+        sink,
+        1,
+        changes(spark, (1, "old", 2, "U"), (1, "new", 3, "U"), (2, "b", 2, "D"), (4, "d", 1, "U"), (5, "e", 1, "D")),
+    )
+    handle = staged(sink, attempt(2), changes(spark, (3, "z", 9, "U")))
+    sink.commit(attempt(2), handle)
+
+    assert table_rows(spark, table) == [{"id": 1, "word": "new"}, {"id": 3, "word": "z"}, {"id": 4, "word": "d"}]
+    assert sink.commit(attempt(2), handle) is Outcome.ALREADY_COMMITTED
+
+
+def test_upsert_leaves_no_setting_behind(spark: SparkSession, tmp_path: Path) -> None:
+    before = dict(spark.conf.getAll)
+    write(DeltaSink(str(tmp_path / "table"), mode="upsert", keys=["id"]), 0, numbers(spark, 1))
+
+    assert dict(spark.conf.getAll) == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "order_by", "reason"),
+    [
+        ([(1, "a", 1, "U"), (1, "b", 2, "U")], [], "have the same id; say which wins by order_by"),
+        ([(1, "a", 1, "U"), (1, "b", 1, "U")], ["at"], "the same id and the same at"),
+        ([(None, "a", 1, "U")], [], "the key column id is null"),
+    ],
+)
+def test_rows_of_which_none_wins_are_refused(
+    spark: SparkSession,
+    tmp_path: Path,
+    rows: list[tuple[int, str, int, str]],
+    order_by: list[str],
+    reason: str,
+) -> None:
+    table = tmp_path / "table"
+    sink = DeltaSink(str(table), mode="upsert", keys=["id"], order_by=order_by)
+
+    with pytest.raises(BadRows, match=reason):
+        write(sink, 0, changes(spark, *rows))
+    assert by_delta(spark, table) == {}
+
+
+def test_new_columns_arrive_with_the_epoch_that_brings_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = DeltaSink(str(table), evolve="add_columns")
+    write(sink, 0, numbers(spark, 1))
+    handle = staged(sink, attempt(1), numbers(spark, 2).selectExpr("*", "'more' extra"))
+    columns_before = spark.read.format("delta").load(str(table)).columns
+    sink.commit(attempt(1), handle)
+    write(sink, 2, numbers(spark, 3).selectExpr("*", "'most' extra"))
+
+    assert columns_before == ["id", "word"]
+    assert [row["extra"] for row in table_rows(spark, table)] == [None, "more", "most"]
+    assert engines(table)[:2] == ["delta-rs", "Delta"]
+    assert sink.commit(attempt(1), handle) is Outcome.ALREADY_COMMITTED
+
+
+def test_a_missing_table_is_made_with_its_partitions_and_properties(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    properties = {"delta.enableDeletionVectors": "true", "owner": "me"}
+    write(DeltaSink(str(table), partition_by=["word"], properties=properties), 0, numbers(spark, 1))
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()[0]
+
+    assert detail["partitionColumns"] == ["word"]
+    assert properties.items() <= detail["properties"].items()
+    assert ids(spark, table) == [1]

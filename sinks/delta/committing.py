@@ -1,0 +1,198 @@
+"""The second phase: one log entry with the epoch's files and its transaction id.
+
+The table's own transaction version says whether the epoch is in. As long as it is not, a try may be
+repeated from any step: files that have moved are known by name and length, and of two log entries
+with the same transaction id Delta lets one pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from epochal.sinks.delta import jvm
+from epochal.sinks.delta.gate import TableState, closed
+from epochal.sinks.delta.handle import StagedEpoch, StagedFile
+from epochal.sinks.delta.landed import landed, note
+from epochal.sinks.delta.layout import Layout
+from epochal.sinks.delta.native import NativeTable, Outrun, Unreadable
+from epochal.sinks.delta.schema import fit
+from epochal.sinks.hadoop import running_session
+from epochal.txn import failpoints
+from epochal.txn.errors import DataLost, Refused
+from epochal.txn.files import Files, LocalFiles, is_local, join
+from epochal.txn.model import NO_EPOCH, Attempt, Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("epochal")
+
+TRIES = 10
+RETENTION = "delta.setTransactionRetentionDuration"
+Table = NativeTable | jvm.SparkTable
+
+
+def last_epoch(table: Table, state: TableState, lineage: str) -> int:
+    """The last epoch of a lineage in the table."""
+    found = table.last(lineage)
+    if found is None and RETENTION in state.properties:
+        # Delta forgets transaction ids of this age; the history remembers longer.
+        found = max((e.epoch for e in landed(table.commits()) if e.lineage == lineage), default=None)
+    return NO_EPOCH if found is None else found
+
+
+class Committer:
+    """Commits staged epochs to one table."""
+
+    def __init__(self, name: str, files: Files, layout: Layout) -> None:
+        self._name, self._files, self._layout = name, files, layout
+        self._native = NativeTable(layout.target)
+        self._spark: jvm.SparkTable | None = None
+
+    def table(self, session: SparkSession | None = None) -> tuple[Table, TableState | None]:
+        """The table by the fastest way that can read it, and its state, if it exists."""
+        if is_local(self._layout.target):
+            try:
+                return self._native, self._native.state()
+            except Unreadable as fault:
+                log.debug("delta-rs cannot read the table", extra={"sink": self._name, "error": str(fault)})
+        table = self.spark(session)
+        return table, table.state()
+
+    def spark(self, session: SparkSession | None = None) -> jvm.SparkTable:
+        """The table by Delta's own code."""
+        running = session or running_session()
+        if running is None:
+            raise Refused(
+                f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so Spark. Start the query, or "
+                "an epochal.session() before what you were doing"
+            )
+        if self._spark is None or not self._spark.runs_in(running):
+            self._spark = jvm.SparkTable(running, _uri(self._layout.target))
+        return self._spark
+
+    def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
+        """Bring the epoch into the table, unless it is in."""
+        for _ in range(TRIES):
+            table, state = self.table()
+            if state is None:
+                raise DataLost(
+                    f"sink {self._name!r}: there is no Delta table in {self._layout.target} any more. Epoch "
+                    f"{attempt.epoch} is decided; put the table back"
+                )
+            if last_epoch(table, state, attempt.lineage) >= attempt.epoch:
+                return Outcome.ALREADY_COMMITTED
+            try:
+                if epoch.native and isinstance(table, NativeTable) and self._is_open(state, epoch):
+                    self._commit_native(attempt, epoch)
+                else:
+                    self._commit_by_spark(attempt, epoch, state)
+            except Outrun as fault:
+                log.info("commit outrun", extra={"sink": self._name, "epoch": attempt.epoch, "by": str(fault)})
+                continue
+            return Outcome.COMMITTED
+        raise OSError(f"{self._layout.target}: other writers came first {TRIES} times")
+
+    def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
+        """Whether the table is still one that delta-rs may commit these files to."""
+        reason = closed(state, epoch.mode)
+        if reason is None and fit(state.schema, epoch.schema, add_columns=False).faults:
+            reason = "its columns have changed"
+        partitions = [tuple(f.new.partition) for f in epoch.files]
+        if reason is None and any(names != state.partition_by for names in partitions):
+            reason = "its partitioning has changed"
+        if reason is not None:
+            log.warning("the table has changed since staging", extra={"sink": self._name, "table": reason})
+        return reason is None
+
+    def _commit_native(self, attempt: Attempt, epoch: StagedEpoch) -> None:
+        for file in epoch.files:
+            self._move(attempt, file)
+        self._check_lengths(attempt, epoch)
+        failpoints.hit("before-log")
+        versions = self._native.commit(
+            [file.new for file in epoch.files],
+            replace=epoch.mode == "complete",
+            lineage=attempt.lineage,
+            epoch=attempt.epoch,
+            note=note(attempt, epoch.offsets),
+        )
+        failpoints.hit("after-log")
+        self._sync(versions)
+
+    def _move(self, attempt: Attempt, file: StagedFile) -> None:
+        source = join(self._layout.attempt(attempt), file.staged)
+        target = join(self._layout.target, file.new.name)
+        failpoints.hit("before-rename")
+        try:
+            # VACUUM goes by age, and an epoch may have waited for long.
+            os.utime(source)
+            self._files.rename(source, target)
+        except (FileNotFoundError, FileExistsError):
+            pass  # an earlier try has moved it, or it is gone: the lengths will tell
+        failpoints.hit("after-rename")
+
+    def _check_lengths(self, attempt: Attempt, epoch: StagedEpoch) -> None:
+        for file in epoch.files:
+            path = join(self._layout.target, file.new.name)
+            found = self._files.length(path)
+            if found == file.new.size:
+                continue
+            state = self._native.state()
+            if state is not None and last_epoch(self._native, state, attempt.lineage) >= attempt.epoch:
+                raise Outrun("another process has committed the epoch")
+            was = "is neither there nor staged" if found is None else f"has {found}"
+            raise DataLost(
+                f"sink {self._name!r}: {path} should have {file.new.size} bytes and {was}: another program has changed "
+                f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+            )
+
+    def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
+        table = self.spark()
+        rows = table.rows([self._find(attempt, file) for file in epoch.files], epoch.schema)
+        tag = note(attempt, epoch.offsets)
+        failpoints.hit("before-log")
+        try:
+            if epoch.mode == "upsert":
+                table.merge(rows, epoch.keys, attempt.lineage, attempt.epoch, tag, deletes=epoch.deletes)
+            else:
+                mode = "overwrite" if epoch.mode == "complete" else "append"
+                table.write(rows, mode, attempt.lineage, attempt.epoch, tag, add_columns=epoch.add_columns)
+        except Exception as fault:
+            if jvm.is_concurrent(fault):
+                raise Outrun(str(fault).partition("\n")[0]) from fault
+            if jvm.is_refusal(fault):
+                raise Refused(
+                    f"sink {self._name!r}: epoch {attempt.epoch} is decided, but Delta refuses its rows: "
+                    f"{jvm.brief(fault)}. The table has changed since they were staged. They are kept in "
+                    f"{self._layout.attempt(attempt)}, and the table was not touched. Change the table back and start "
+                    "the query again"
+                ) from fault
+            raise
+        failpoints.hit("after-log")
+        after = table.state()
+        self._sync(range(before.version + 1, (after.version if after else before.version) + 1))
+
+    def _find(self, attempt: Attempt, file: StagedFile) -> str:
+        """Where a staged file is now: a try by delta-rs may have moved it before the table changed."""
+        staged = join(self._layout.attempt(attempt), file.staged)
+        for path in (staged, join(self._layout.target, file.new.name)):
+            if self._files.length(path) == file.new.size:
+                return _uri(path)
+        raise DataLost(
+            f"sink {self._name!r}: {staged} should have {file.new.size} bytes: another program has removed or changed "
+            f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+        )
+
+    def _sync(self, versions: range) -> None:
+        """Before the staged files go: neither delta-rs nor Delta brings a local log to stable storage."""
+        if isinstance(self._files, LocalFiles):
+            entries = (join(self._layout.log, f"{version:020d}.json") for version in versions)
+            for path in (*filter(os.path.exists, entries), self._layout.log, self._layout.target):
+                self._files.sync(path)
+
+
+def _uri(path: str) -> str:
+    return f"file:{path}" if path.startswith("/") else path

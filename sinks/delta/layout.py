@@ -1,0 +1,59 @@
+"""Where everything of epochal lies in a Delta table's folder.
+
+::
+
+    target/
+      _delta_log/                            Delta's
+      part-000000000042-00000-LINEAGE-000003.snappy.parquet   data files, named by the log
+      _epochal/                              VACUUM passes over names with a leading underscore
+        lineages/LINEAGE.json                who writes here, and whose place they took
+        staged/LINEAGE/000000000042.000003/  one folder an attempt, gone when the epoch is done
+          data/...                           what Spark's writer wrote
+
+A file moves out of ``staged`` just before the log names it: left there it would never be removed
+after a DELETE, and staged beside the others from the start it might be removed by VACUUM while its
+epoch waits. Names hold nothing random and nothing of the data: partition values are in the log.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from epochal.sinks.enrolment import safe_name
+from epochal.txn.files import join
+from epochal.txn.model import Attempt
+
+HOME = "_epochal"
+DATA = "data"
+LOG = "_delta_log"
+_SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below one table."""
+
+    target: str
+
+    @property
+    def log(self) -> str:
+        return join(self.target, LOG)
+
+    @property
+    def lineages(self) -> str:
+        return join(self.target, HOME, "lineages")
+
+    def staged(self, lineage: str) -> str:
+        return join(self.target, HOME, "staged", safe_name(lineage))
+
+    def attempt(self, attempt: Attempt) -> str:
+        return join(self.staged(attempt.lineage), attempt.key)
+
+
+def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
+    """A data file's name in the table's folder; the ending comes from what Spark wrote."""
+    found = _SUFFIX.search(staged_name)
+    ending = found[1] if found else ".parquet"
+    lineage = safe_name(attempt.lineage)
+    return f"part-{attempt.epoch:012d}-{part:05d}-{lineage}-{attempt.generation:06d}{ending}"

@@ -1,0 +1,285 @@
+"""Delta: data files are staged by Spark's own writer and named in the table's log when the epoch is decided."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from epochal.sinks import enrolment
+from epochal.sinks.delta import staging
+from epochal.sinks.delta.gate import TableState, closed, creatable
+from epochal.sinks.delta.handle import StagedEpoch
+from epochal.sinks.delta.jvm import DELETED
+from epochal.sinks.delta.landed import landed
+from epochal.sinks.delta.layout import LOG, Layout
+from epochal.sinks.delta.schema import fit, nullable
+from epochal.sinks.delta.writing import Writing
+from epochal.sinks.hadoop import resolve
+from epochal.sinks.options import Faults
+from epochal.txn import failpoints
+from epochal.txn.errors import BadRows, Refused
+from epochal.txn.files import Files, is_local
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from epochal.sinks.delta.committing import Committer
+
+MODES = ("append", "complete", "upsert")
+RECENT = 50
+HISTORY = 500  # commits of a table that are looked through for this stream's latest epochs
+
+
+class DeltaSink:
+    """A Delta table that gets each epoch in one commit.
+
+    >>> DeltaSink("lake/orders", mode="upsert", keys=["order_id"], order_by=["updated_at"])
+    DeltaSink('lake/orders', mode='upsert', name='delta')
+
+    `mode`: ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are,
+    ``"upsert"`` updates and inserts by `keys`; of several rows of a key the last by `order_by` wins,
+    those for which the SQL condition `delete_when` holds delete their key, and columns in `drop` are
+    there for these two only. A missing table is made with `partition_by` and `properties`.
+    `evolve="add_columns"` adds columns that the table does not have, in the epoch's own commit.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        mode: str = "append",
+        name: str = "delta",
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        evolve: str | None = None,
+        keys: Sequence[str] = (),
+        order_by: Sequence[str] = (),
+        delete_when: str | None = None,
+        drop: Sequence[str] = (),
+    ) -> None:
+        faults = Faults(f"DeltaSink({path!r})")
+        installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
+        faults.check(installed, "Delta's packages are not installed: pip install 'epochal[delta]'")
+        faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
+        faults.one_of("mode", mode, MODES)
+        faults.sink_name(name)
+        self._partition_by = _names("partition_by", partition_by, faults)
+        self._keys = _names("keys", keys, faults)
+        self._order_by = _names("order_by", order_by, faults)
+        self._drop = _names("drop", drop, faults)
+        self._properties = _texts("properties", properties, faults)
+        if evolve is not None:
+            faults.one_of("evolve", evolve, ("add_columns",))
+        faults.check(
+            delete_when is None or (isinstance(delete_when, str) and delete_when.strip() != ""),
+            f"delete_when={delete_when!r}: a SQL condition, such as \"op = 'D'\"",
+        )
+        if mode == "upsert":
+            faults.check(bool(self._keys), "keys: an upsert needs them, such as keys=['order_id']")
+            faults.check(evolve is None, "evolve: not for an upsert")
+        else:
+            for option, value in (("keys", keys), ("order_by", order_by), ("delete_when", delete_when), ("drop", drop)):
+                faults.check(not value, f"{option}: only for mode='upsert'")
+        for key in self._keys:
+            faults.check(key not in self._drop, f"drop: {key!r} is a key")
+        faults.done()
+        self._given_path = path
+        self._mode = mode
+        self._name = name
+        self._evolve = evolve == "add_columns"
+        self._delete_when = delete_when
+        self._bound: tuple[Files, Layout, Committer] | None = None
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({self._given_path!r}, mode={self._mode!r}, name={self._name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def describe(self) -> dict[str, Json]:
+        return {
+            "type": "delta",
+            "name": self._name,
+            "target": self._place()[1].target,
+            "mode": self._mode,
+            "keys": list(self._keys),
+            "spark": self._mode == "upsert",  # to finish it without the query takes a Spark session all the same
+        }
+
+    def open(self, lineage: str) -> Memory:
+        from epochal.sinks.delta.committing import last_epoch
+
+        files, layout, committer = self._place()
+        lineages = enrolment.read(files, layout.lineages, lineage)
+        if not files.names(layout.log):
+            self._check_empty(files, layout)
+            return Memory(layout.target, lineages.enrolled, others=_unknown(lineages), adopted_by=lineages.adopted_by)
+        table, state = committer.table()
+        if state is None:
+            return Memory(layout.target, lineages.enrolled, others=_unknown(lineages), adopted_by=lineages.adopted_by)
+        recent: dict[int, str] = {}
+        for epoch in landed(table.commits(HISTORY)):
+            if epoch.lineage == lineage and len(recent) < RECENT:
+                recent.setdefault(epoch.epoch, epoch.offsets)
+        return Memory(
+            layout.target,
+            lineages.enrolled,
+            last_epoch(table, state, lineage),
+            recent,
+            {other: last_epoch(table, state, other) for other in lineages.others},
+            lineages.adopted_by,
+        )
+
+    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+        files, layout, _ = self._place()
+        enrolment.enrol(files, layout.lineages, lineage, adopts)
+
+    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+        _, layout, _ = self._place()
+        written = rows.drop(*self._drop) if self._drop else rows
+        schema = json.loads(written.schema.json())
+        state = self._table_for(rows, schema)
+        new = self._check_columns(state, schema)
+        native = self._mode != "upsert" and not new and is_local(layout.target) and closed(state, self._mode) is None
+        frame = staging.checked(rows, state) if not native else rows
+        if self._mode == "upsert":
+            frame = staging.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
+        staged_schema = nullable(schema)
+        if self._delete_when:
+            deleted = {"name": DELETED, "type": "boolean", "nullable": True, "metadata": {}}
+            staged_schema["fields"].append(deleted)
+        if self._drop:
+            frame = frame.drop(*self._drop)
+        count, files = Writing(self._name, *self._place()[:2]).write(attempt, frame, state, native=native)
+        epoch = StagedEpoch(
+            target=layout.target,
+            mode=self._mode,
+            native=native,
+            schema=staged_schema,
+            files=tuple(files),
+            offsets=offsets,
+            add_columns=bool(new),
+            keys=self._keys,
+            deletes=self._delete_when is not None,
+        )
+        return Staged(epoch.handle(), count)
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        files, layout, committer = self._place()
+        epoch = StagedEpoch.read(handle)
+        if epoch.target != layout.target:
+            raise Refused(
+                f"sink {self._name!r}: a decided epoch was staged in {epoch.target}, this sink writes to "
+                f"{layout.target}. Run `epochal recover CHECKPOINT` before the path is changed"
+            )
+        outcome = committer.commit(attempt, epoch)
+        failpoints.hit("before-cleanup")
+        files.delete(layout.attempt(attempt))
+        failpoints.hit("after-cleanup")
+        return outcome
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
+        # Never more than the staging folder: whatever a log entry could name has left it.
+        files, layout, _ = self._place()
+        files.delete(layout.attempt(attempt))
+
+    def leftovers(self, lineage: str) -> list[Attempt]:
+        files, layout, _ = self._place()
+        enrolment.sweep(files, layout.lineages)
+        found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
+        return [attempt for attempt in found if attempt is not None]
+
+    def _place(self) -> tuple[Files, Layout, Committer]:
+        """The file system and the full path, found when first needed: only then is there a session."""
+        from epochal.sinks.delta.committing import Committer
+
+        if self._bound is None:
+            files, target = resolve(self._given_path)
+            layout = Layout(target)
+            self._bound = files, layout, Committer(self._name, files, layout)
+        return self._bound
+
+    def _check_empty(self, files: Files, layout: Layout) -> None:
+        others = [name for name in files.names(layout.target) if not name.startswith(("_", "."))]
+        if others:
+            raise Refused(
+                f"sink {self._name!r}: {layout.target} is not a Delta table, and not empty ({others[0]} is in it). "
+                "Nothing was written. Name a table or an empty folder"
+            )
+
+    def _table_for(self, rows: DataFrame, schema: Mapping[str, Any]) -> TableState:
+        """The table as it is now; made if it is missing."""
+        _, layout, committer = self._place()
+        table, state = committer.table(rows.sparkSession)
+        if state is not None:
+            return state
+        wanted = nullable(schema)
+        missing = [column for column in self._partition_by if column not in {f["name"] for f in wanted["fields"]}]
+        if missing:
+            raise BadRows(
+                f"sink {self._name!r}: partition_by names {missing[0]!r}, which the frame does not have. Nothing was "
+                "written"
+            )
+        by_spark = not is_local(layout.target) or not creatable(wanted, self._properties)
+        failpoints.hit("before-table")
+        maker = committer.spark(rows.sparkSession) if by_spark else table
+        maker.create(wanted, self._partition_by, self._properties)
+        failpoints.hit("after-table")
+        _, state = committer.table(rows.sparkSession)
+        assert state is not None, f"{layout.target}/{LOG} was made and is not there"
+        return state
+
+    def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
+        """Refuse a frame that does not fit; the names of the columns that the table is to get."""
+        found = fit(state.schema, schema, add_columns=self._evolve)
+        faults = list(found.faults)
+        names = {field["name"] for field in schema["fields"]}
+        faults += [f"{key}: a key, and not in the frame" for key in self._keys if key not in names]
+        if self._partition_by and self._partition_by != state.partition_by:
+            faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
+        if self._mode != "append" and state.flag("delta.appendOnly"):
+            faults.append(f"mode={self._mode!r}: the table is append-only")
+        if faults:
+            lines = "".join(f"\n  - {fault}" for fault in faults)
+            raise BadRows(
+                f"sink {self._name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
+                "the epoch was written"
+            )
+        return found.new
+
+
+def from_description(description: Mapping[str, Json]) -> DeltaSink:
+    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
+    target, keys = str(description["target"]), description["keys"]
+    assert isinstance(keys, list)
+    path = f"file:{target}" if target.startswith("/") else target
+    mode = str(description["mode"])
+    return DeltaSink(path, mode=mode, name=str(description["name"]), keys=[str(key) for key in keys])
+
+
+def _unknown(lineages: enrolment.Lineages) -> dict[str, int]:
+    return dict.fromkeys(lineages.others, NO_EPOCH)
+
+
+def _names(option: str, given: object, faults: Faults) -> tuple[str, ...]:
+    names: tuple[object, ...] = ()
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        names = tuple(given)
+    found = tuple(name for name in names if isinstance(name, str) and name)
+    if len(found) != len(names) or (given and not names):
+        faults.add(f"{option}={given!r}: a list of column names")
+    faults.check(len(set(found)) == len(found), f"{option}={list(found)!r}: names a column twice")
+    return found
+
+
+def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
+        faults.add(f"{option}: a dictionary of texts, such as {{'delta.appendOnly': 'true'}}")
+        return {}
+    return dict(given)

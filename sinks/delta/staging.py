@@ -1,0 +1,148 @@
+"""What Spark does to a frame on its way into the staging area: check it, split it, write it.
+
+Checks run inside the one job that writes the files: a row that breaks a rule ends it with an
+error of ours, before anything of the epoch can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from epochal.sinks.delta.gate import TableState
+from epochal.sinks.delta.jvm import DELETED
+from epochal.sinks.values import decode, encoded, in_utc, quoted
+from epochal.txn.errors import BadRows, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PREFIX = "_epochal_partition_"
+CONSTRAINT = "delta.constraints."
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_REASON = re.compile(r"epochal<<(.*?)>>", re.DOTALL)
+
+
+def refusing(frame: DataFrame, bad: Column, reason: str) -> DataFrame:
+    """The same frame; a row for which `bad` holds ends the job."""
+    from pyspark.sql import functions as f
+
+    fault = f.raise_error(f.lit(f"epochal<<{reason}>>")).cast("boolean")
+    return frame.where(f.when(bad, fault).otherwise(f.lit(True)))
+
+
+def reason_of(fault: BaseException) -> str | None:
+    """Why `refusing` ended a job, if it did."""
+    found = _REASON.search(str(fault))
+    return found[1] if found else None
+
+
+def checked(frame: DataFrame, state: TableState) -> DataFrame:
+    """The frame with the table's constraints checked on every row, so that a commit cannot fail for them."""
+    from pyspark.sql import functions as f
+
+    for field in state.schema["fields"]:
+        if not field["nullable"] and field["name"] in frame.columns:
+            column = frame[quoted(field["name"])]
+            frame = refusing(frame, column.isNull(), f"column {field['name']} is NOT NULL in the table")
+        if not _is_simple(field["type"]) or "delta.invariants" in field.get("metadata", {}):
+            raise Refused(
+                f"column {field['name']}: what the table demands inside of it cannot be checked while an epoch is "
+                "staged, and could stop its commit. Nothing was written. Drop the constraint, or write to another table"
+            )
+    for key, text in state.properties.items():
+        if key.startswith(CONSTRAINT):
+            holds = f.coalesce(f.expr(text), f.lit(False))
+            frame = refusing(frame, ~holds, f"a row breaks the table's constraint {key.removeprefix(CONSTRAINT)}")
+    return frame
+
+
+def _is_simple(kind: Any) -> bool:
+    """Whether nothing inside the type is NOT NULL."""
+    if isinstance(kind, str):
+        return True
+    if kind["type"] == "struct":
+        return all(field["nullable"] and _is_simple(field["type"]) for field in kind["fields"])
+    if kind["type"] == "array":
+        return bool(kind["containsNull"]) and _is_simple(kind["elementType"])
+    if kind["type"] == "map":
+        return bool(kind["valueContainsNull"]) and _is_simple(kind["valueType"]) and _is_simple(kind["keyType"])
+    return True
+
+
+def one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], delete_when: str | None) -> DataFrame:
+    """The last row of each key by `order_by`; ties, and several rows without an order, are refused."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    for key in keys:
+        frame = refusing(frame, frame[quoted(key)].isNull(), f"the key column {key} is null in a row")
+    if delete_when:
+        frame = frame.withColumn(DELETED, f.coalesce(f.expr(delete_when), f.lit(False)))
+    by_key = Window.partitionBy(*(quoted(key) for key in keys))
+    names = ", ".join(keys)
+    if not order_by:
+        several = frame.withColumn("_epochal_rows", f.count(f.lit(1)).over(by_key))
+        reason = f"several rows of one epoch have the same {names}; say which wins by order_by"
+        return refusing(several, several["_epochal_rows"] > 1, reason).drop("_epochal_rows")
+    order = [f.col(quoted(name)) for name in order_by]
+    last_first = by_key.orderBy(*(column.desc_nulls_last() for column in order))
+    place = f.struct(*(column.alias(f"c{n}") for n, column in enumerate(order)))
+    ranked = frame.withColumn("_epochal_row", f.row_number().over(last_first)).withColumn(
+        "_epochal_tie", f.lead(place).over(last_first).eqNullSafe(place)
+    )
+    first = ranked.where("_epochal_row = 1")
+    reason = (
+        f"two rows of one epoch have the same {names} and the same {', '.join(order_by)}; order_by must tell them apart"
+    )
+    return refusing(first, first["_epochal_tie"], reason).drop("_epochal_row", "_epochal_tie")
+
+
+def partition_columns(frame: DataFrame, partition_by: Sequence[str]) -> dict[str, Column]:
+    """The columns that Spark's writer splits the files by: encoded texts of the partition columns."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    found = {}
+    for number, name in enumerate(partition_by):
+        column = frame[quoted(name)]
+        text = column.cast("string")
+        if isinstance(frame.schema[name].dataType, t.TimestampType):
+            text = f.concat(f.translate(in_utc(column).cast("string"), " ", "T"), f.lit("Z"))
+        found[f"{PREFIX}{number}"] = encoded(text)
+    return found
+
+
+def partition_values(staged: str, partition_by: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, str | None]:
+    """A staged file's partition values as Delta's log spells them, from the folders it lies in."""
+    *folders, _ = staged.split("/")
+    values: dict[str, str | None] = {}
+    for name, folder in zip(partition_by, folders, strict=True):
+        value = decode(folder.partition("=")[2])
+        if value.digest:
+            raise BadRows(
+                f"a row's {name!r} is longer than 150 bytes, too long for a partition. Nothing of the epoch was "
+                "written. Partition by another column"
+            )
+        text = value.text or None  # Delta's protocol: an empty text is null
+        if text is not None and str(kinds[name]).startswith("decimal"):
+            text = format(Decimal(text), "f")
+        values[name] = text
+    return values
+
+
+@contextmanager
+def timestamps_as_micros(spark: SparkSession) -> Iterator[None]:
+    """INT96, Spark's default for Parquet, has no statistics. In a query's own clone of the session."""
+    before = spark.conf.get(_TIMESTAMPS, None)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_TIMESTAMPS)
+        else:
+            spark.conf.set(_TIMESTAMPS, before)

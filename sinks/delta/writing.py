@@ -1,0 +1,113 @@
+"""The first phase: Spark's own writer puts the epoch's files where no log entry names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from epochal.sinks import footers
+from epochal.sinks.delta import staging
+from epochal.sinks.delta.gate import TableState
+from epochal.sinks.delta.handle import NewFile, StagedFile
+from epochal.sinks.delta.layout import DATA, Layout, part_name
+from epochal.sinks.delta.stats import LEAVES, statistics
+from epochal.txn import failpoints
+from epochal.txn.errors import BadRows, Refused
+from epochal.txn.files import Files, is_local, join
+from epochal.txn.model import Attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATS_COLUMNS = "delta.dataSkippingNumIndexedCols"
+
+
+class Writing:
+    """Stages epochs of one table."""
+
+    def __init__(self, name: str, files: Files, layout: Layout) -> None:
+        self._name, self._files, self._layout = name, files, layout
+
+    def write(
+        self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool
+    ) -> tuple[int, list[StagedFile]]:
+        """Let Spark write the staged files; how many rows there are, and the files as the log will name them."""
+        from pyspark.errors import AnalysisException, PySparkException
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        home = self._layout.attempt(attempt)
+        folder = join(home, DATA)
+        local = is_local(folder)
+        counter = None if footers.tell_all(frame.sparkSession, folder) else Observation()
+        failpoints.hit("before-write")
+        try:
+            extra = staging.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
+            split = frame.withColumns(extra) if extra else frame
+            if counter is not None:
+                split = split.observe(counter, f.count(f.lit(1)).alias("rows"))
+            writer = split.write.mode("overwrite")
+            if codec := state.properties.get("delta.parquet.compression.codec"):
+                writer = writer.option("compression", codec)
+            if extra:
+                writer = writer.partitionBy(*extra)
+            with staging.timestamps_as_micros(frame.sparkSession):
+                writer.parquet(f"file:{folder}" if local else folder)
+        except PySparkException as fault:
+            reason = staging.reason_of(fault)
+            if reason is None and not isinstance(fault, AnalysisException):
+                raise
+            raise BadRows(
+                f"sink {self._name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
+            ) from fault
+        failpoints.hit("after-write")
+        names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
+        counted = None if counter is None else int(counter.get.get("rows", 0))
+        if not local and counted is not None:
+            return counted, self._listed(attempt, names)
+        found, staged = self._measured(attempt, names, state, native=native)
+        if found != (found if counted is None else counted):
+            raise Refused(
+                f"sink {self._name!r}: of {counted} rows of epoch {attempt.epoch} that Spark wrote to {home}, {found} "
+                "are there. Do the driver and the executors see the same file system? Nothing of the epoch was written"
+            )
+        return found, staged
+
+    def _listed(self, attempt: Attempt, names: Sequence[tuple[str, int]]) -> list[StagedFile]:
+
+        return [
+            StagedFile(f"{DATA}/{name}", NewFile(part_name(attempt, number, name), size, {}, ""))
+            for number, (name, size) in enumerate(names)
+        ]
+
+    def _measured(
+        self, attempt: Attempt, names: Sequence[tuple[str, int]], state: TableState, *, native: bool
+    ) -> tuple[int, list[StagedFile]]:
+        """The files that have rows, with the statistics and partition values that Delta's log wants."""
+        from pyarrow.parquet import read_metadata
+
+        home = self._layout.attempt(attempt)
+        kinds = {field["name"]: field["type"] for field in state.schema["fields"]}
+        leaves = int(state.properties.get(STATS_COLUMNS, LEAVES))
+        count = 0
+        found: list[StagedFile] = []
+        for name, size in names:
+            path = join(home, DATA, name)
+            footer = read_metadata(path)
+            if footer.num_rows == 0:
+                continue
+            count += footer.num_rows
+            self._files.sync(path)
+            stats = ""
+            partition: dict[str, str | None] = {}
+            if native:
+                stats = statistics(footer, state.schema, skip=state.partition_by, leaves=leaves)
+                partition = staging.partition_values(name, state.partition_by, kinds)
+            new = NewFile(part_name(attempt, len(found), name), size, partition, stats)
+            found.append(StagedFile(f"{DATA}/{name}", new))
+        return count, found
+
+
+def _is_data(name: str) -> bool:
+    *folders, file = name.split("/")
+    return not file.startswith(("_", ".")) and "_temporary" not in folders
