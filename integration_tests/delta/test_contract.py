@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from epochal import DeltaSink
 from epochal.sinks.delta import from_description
@@ -41,7 +42,7 @@ class DeltaContract(ParticipantContract[Any]):
     def visible(self) -> list[int]:
         if not (self.path / "_delta_log").exists():
             return []
-        return [row["number"] for row in self.spark.read.format("delta").load(str(self.path)).collect()]
+        return [row["number"] for row in DeltaTable(self.path).to_pyarrow_table().to_pylist()]
 
 
 class TestByDeltaRs(DeltaContract):
@@ -50,6 +51,7 @@ class TestByDeltaRs(DeltaContract):
     options = {"partition_by": ["odd"]}  # noqa: RUF012  # read only
 
 
+@pytest.mark.matrix
 class TestByDelta(DeltaContract):
     """A table that only Delta's own code may write to."""
 
@@ -59,6 +61,7 @@ class TestByDelta(DeltaContract):
         self.spark.sql(f"ALTER TABLE delta.`{self.path}` ADD CONSTRAINT small CHECK (odd < 2)")
 
 
+@pytest.mark.matrix
 class TestMerged(DeltaContract):
     """A table that is merged into."""
 

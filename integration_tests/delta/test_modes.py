@@ -146,7 +146,7 @@ def test_new_columns_arrive_with_the_epoch_that_brings_them(spark: SparkSession,
 
 def test_a_missing_table_is_made_with_its_partitions_and_properties(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
-    properties = {"delta.enableDeletionVectors": "true", "owner": "me"}
+    properties = {"delta.enableDeletionVectors": "true", "team": "it's \\ me"}
     write(DeltaSink(str(table), partition_by=["word"], properties=properties), 0, numbers(spark, 1))
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()[0]
 

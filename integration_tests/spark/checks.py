@@ -12,22 +12,38 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from integration_tests.spark.world import ROWS, Row, World, all_rows
 
-_KEPT = re.compile(r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}\.json)|(.*/)?_SUCCESS(-[^/]*)?")
+_KEPT = re.compile(
+    r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}\.json)|(.*/)?_SUCCESS(-[^/]*)?|_delta_log/[^/]+"
+)
 _PART = re.compile(r"(.*/)?part-(\d{12})-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
 
 
 def visible_files(target: Path) -> list[Path]:
-    """What any reader of the folder sees: names that begin with _ or . are passed over."""
+    """What any reader of the folder sees: names that begin with _ or . are passed over.
+
+    A reader of a Delta table sees what its log names.
+    """
+    if (target / "_delta_log").exists():
+        return _named_by_the_log(target)
     found = []
     for folder, folders, names in os.walk(target):
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
         found += [Path(folder, name) for name in names if not name.startswith(("_", "."))]
     return sorted(found)
+
+
+def _named_by_the_log(target: Path) -> list[Path]:
+    try:
+        return sorted(Path(uri.removeprefix("file://")) for uri in DeltaTable(target).file_uris())
+    except TableNotFoundError:
+        return []  # its first entry is being made
 
 
 def rows_in(file: Path) -> list[Row]:
@@ -121,7 +137,11 @@ def check_at_the_end(world: World, *, files: int) -> None:
 
 def leftovers(target: Path) -> list[str]:
     """Files that are not meant to stay, and staging areas that are not gone."""
-    stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or _PART.fullmatch(path))]
+    if (target / "_delta_log").exists():
+        named = {file.name for file in visible_files(target)}
+        stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or path in named)]
+    else:
+        stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or _PART.fullmatch(path))]
     return stray + [str(path) for path in (target / "_epochal" / "staged").glob("*/*")]
 
 

@@ -1,6 +1,6 @@
 """A driver as users have them: one query, run to its end. Started by tests, in a process of its own.
 
-    python -m integration_tests.spark.driver ROOT --commit checkpoint --sinks 2
+    python -m integration_tests.spark.driver ROOT --commit checkpoint --sinks all
 
 The exit code tells how it ended; what failpoints it meets stands in its environment.
 """
@@ -68,13 +68,17 @@ def _ending(fault: Exception) -> Ending:
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
-def sinks_of(world: World, count: int) -> list[epochal.RollingFileSink]:
-    """The sinks that tests drive: different in everything, so that no step of either goes unseen."""
+def sinks_of(world: World, which: str) -> list[epochal.RollingFileSink | epochal.DeltaSink]:
+    """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
     first = epochal.RollingFileSink(str(world.first), bucket_by=["kind"], marker="epoch", name="first")
     second = epochal.RollingFileSink(
         str(world.second), format="json", bucket_by=["word"], max_rows_per_file=2, marker="bucket", name="second"
     )
-    return [first, second][:count]
+    table = epochal.DeltaSink(
+        str(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
+    )
+    sinks: list[epochal.RollingFileSink | epochal.DeltaSink] = [first, second, table]
+    return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
 
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
@@ -150,7 +154,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
-    parser.add_argument("--sinks", type=int, default=2)
+    parser.add_argument("--sinks", choices=["1", "2", "delta", "all"], default="2")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")

@@ -24,6 +24,7 @@ CHEAP = {
     "spark.eventLog.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 LOOPBACK = {
     "spark.driver.host": "127.0.0.1",

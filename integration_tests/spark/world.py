@@ -1,4 +1,4 @@
-"""One stream's world on disk: a source of small Parquet files, a checkpoint and two targets.
+"""One stream's world on disk: a source of small Parquet files, a checkpoint and three targets.
 
 A file of the source is an epoch, since the stream takes one file a trigger in order of age. Every row
 says which file it comes from, so whoever sees a row knows what commits/ must have.
@@ -44,7 +44,7 @@ class World:
     @property
     def targets(self) -> tuple[Path, ...]:
         """The targets that exist."""
-        return tuple(path for path in (self.first, self.second) if path.exists())
+        return tuple(path for path in (self.first, self.second, self.table) if path.exists())
 
     @property
     def first(self) -> Path:
@@ -55,6 +55,11 @@ class World:
     def second(self) -> Path:
         """JSON in buckets of `word`, several files each, with a marker each bucket."""
         return self.root / "second"
+
+    @property
+    def table(self) -> Path:
+        """Delta, partitioned by `kind`."""
+        return self.root / "table"
 
     def feed(self, files: int) -> None:
         """Let the source hold so many files in all."""

@@ -76,16 +76,14 @@ class SparkTable:
 
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Make the table, empty. No error if another driver was first."""
-        from delta.tables import DeltaTable
-        from pyspark.sql.types import StructType
-
-        builder = DeltaTable.createIfNotExists(self._spark).location(self._path)
-        builder = builder.addColumns(StructType.fromJson(dict(schema)))
+        columns = self._jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema)).toDDL()
+        text = f"CREATE TABLE IF NOT EXISTS delta.{quoted(self._path)} ({columns}) USING delta"
         if partition_by:
-            builder = builder.partitionedBy(*partition_by)
-        for key, value in properties.items():
-            builder = builder.property(key, value)
-        builder.execute()
+            text += f" PARTITIONED BY ({', '.join(quoted(name) for name in partition_by)})"
+        if properties:
+            given = (f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
+            text += f" TBLPROPERTIES ({', '.join(given)})"
+        self._spark.sql(text)
 
     def rows(self, files: Sequence[str], schema: Mapping[str, Any]) -> DataFrame:
         """What was staged."""
@@ -156,6 +154,11 @@ def brief(fault: BaseException) -> str:
     text = str(fault)
     start = text.find("[DELTA_")
     return text[max(start, 0) :].partition("\n")[0].partition(" with values")[0].rstrip(". :")
+
+
+def _literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _has_delta(jvm: Any) -> bool:
