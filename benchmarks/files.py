@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Figure, note, percentile, race, table, timed
+from benchmarks.measure import Figure, note, percentile, race, table
+from benchmarks.streams import SHAPES, Stream
 from epochal import EpochWriter, RollingFileSink, session
 from epochal.sinks.files import published
 from epochal.txn.journal import Journal
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-SHAPES = {"small": (20, 50_000), "large": (3, 2_000_000)}
 PEER = "Spark's file sink"
-SCHEMA = "id long, s string, d double, p int"
 JOURNAL_CALLS = ("read", "claim", "prepare", "seal", "decide", "finish", "compact", "sweep")
 
 
@@ -39,40 +37,18 @@ class Bench:
     """One shape of input and everything that is measured on it."""
 
     def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
-        self._spark, self._home, self._epochs, self._rows = spark, home, epochs, rows
-        self._source = home / f"source-{epochs}x{rows}"
+        self._epochs = epochs
+        self._stream = Stream(spark, home, epochs, rows)
         self.journal_ms: list[float] = []
         self.visible_ms: list[float] = []
-        self._make_source()
 
     def race(self, rounds: int) -> list[Figure]:
         runs: dict[str, Callable[[], float]] = {
-            PEER: lambda: self._run(self._file_sink),
-            "plain foreachBatch": lambda: self._run(self._plain),
-            "epochal": lambda: self._run(self._epochal),
+            PEER: lambda: self._stream.run(self._file_sink),
+            "plain foreachBatch": lambda: self._stream.run(self._plain),
+            "epochal": lambda: self._stream.run(self._epochal),
         }
         return race(runs, peer=PEER, rounds=rounds)
-
-    def _make_source(self) -> None:
-        if self._source.exists():
-            return
-        for epoch in range(self._epochs):
-            start = epoch * self._rows
-            frame = self._spark.range(start, start + self._rows, numPartitions=1)
-            columns = ("id", "concat('customer-', id % 9973) s", "double(id) / 4 d", "int(id % 10) p")
-            frame.selectExpr(*columns).write.parquet(str(self._source / f"{epoch:06d}"))
-
-    def _run(self, work: Callable[[Path, DataStreamWriter], None]) -> float:
-        place = self._home / "run"
-        shutil.rmtree(place, ignore_errors=True)
-        stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        writer = stream.parquet(str(self._source / "*")).writeStream
-        writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
-        seconds = timed(lambda: work(place / "target", writer))
-        found = self._spark.read.parquet(str(place / "target")).count()
-        if found != self._epochs * self._rows:
-            raise SystemExit(f"{found} rows instead of {self._epochs * self._rows}: a figure for wrong output is none")
-        return seconds
 
     def _file_sink(self, target: Path, writer: DataStreamWriter) -> None:
         writer.format("parquet").start(str(target)).awaitTermination()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import epochal
+
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.spark
@@ -60,3 +62,10 @@ def test_sinks_from_settings_alone_both_get_every_order(folder: Path) -> None:
 
     counts = {line.partition(":")[0]: int(line.split()[1]) for line in said if line.startswith("conf-")}
     assert counts["conf-archive"] == counts["conf-by-customer"] >= 300
+
+
+def test_changes_merged_into_delta_leave_each_order_as_it_was_last(tmp_path: Path) -> None:
+    said = run_example("orders_to_delta.py", tmp_path, tmp_path)
+
+    assert said[-2:] == ["placed: 40 orders", "shipped: 50 orders"]
+    assert sum(epoch.rows for epoch in epochal.published(str(tmp_path / "archive-of-changes"))) == 160

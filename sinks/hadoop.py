@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,22 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
     if is_local(path):
         return LocalFiles(), local_path(path)
     raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")
+
+
+_starters: list[Callable[[str], None]] = []
+
+
+def start_on_demand(start: Callable[[str], None]) -> None:
+    """For programs without a session, such as the command line: how to start one when a sink needs it."""
+    _starters[:] = [start]
+
+
+def session_for(path: str) -> SparkSession | None:
+    """The session of this process; started if it can be and there is none."""
+    if running_session() is None:
+        for start in _starters:
+            start(path)
+    return running_session()
 
 
 def running_session() -> SparkSession | None:

@@ -61,7 +61,8 @@ def in_utc(column: Column) -> Column:
     from pyspark.sql import functions as f
 
     start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-    seconds = (f.unix_micros(column) / f.lit(1_000_000)).cast("decimal(20,6)")
+    # As decimals: a double has not enough digits for microseconds after the year 2242.
+    seconds = (f.unix_micros(column).cast("decimal(20,0)") / f.lit(1_000_000)).cast("decimal(20,6)")
     return start + f.make_dt_interval(secs=seconds)
 
 

@@ -2,13 +2,16 @@
 
 ::
 
-    spark.epochal.orders.sinks            archive
+    spark.epochal.orders.sinks            archive, lake
     spark.epochal.orders.commit           checkpoint
     spark.epochal.orders.archive.type     files
     spark.epochal.orders.archive.path     /data/archive/orders
     spark.epochal.orders.archive.format   json
     spark.epochal.orders.archive.bucket_by           region, hour(ordered_at, Europe/Berlin)
     spark.epochal.orders.archive.options.lineSep     ;
+    spark.epochal.orders.lake.type        delta
+    spark.epochal.orders.lake.path        /data/lake/orders
+    spark.epochal.orders.lake.properties.delta.checkpointInterval    10
 
 All that is wrong comes in one error, with the nearest right names.
 """
@@ -20,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.delta import settings as delta_settings
 from epochal.sinks.files import settings as files_settings
 from epochal.sinks.files.settings import parse_bool, parse_int
 from epochal.sinks.options import Faults, nearest
@@ -66,6 +70,7 @@ class SinkKind:
 
 
 KINDS: Mapping[str, SinkKind] = {
+    "delta": SinkKind(delta_settings.PARSERS, delta_settings.REQUIRED, delta_settings.NESTED, delta_settings.build),
     "files": SinkKind(files_settings.PARSERS, files_settings.REQUIRED, files_settings.NESTED, files_settings.build),
 }
 

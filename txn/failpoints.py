@@ -36,7 +36,7 @@ STEPS: dict[str, str] = {
     "snapshot": "old journal records are folded into a snapshot",
     "purge": "folded journal records are removed",
     "write": "files, Delta: Spark's writer stages the epoch's files",
-    "rename": "files, Delta: one staged file moves to where readers look",
+    "rename": "files, Delta: one staged file gets its name where readers look",
     "marker": "files: a marker of the epoch or of a bucket is made",
     "manifest": "files: the epoch is added to the manifest",
     "cleanup": "files, Delta: the emptied staging area is removed",

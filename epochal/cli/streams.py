@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.coordinator import current_journal
 from epochal.txn.errors import Refused
@@ -73,6 +73,7 @@ class Stream:
 
 def open_stream(checkpoint: str, journal: str | None) -> Stream:
     """The stream of a checkpoint; refused if there is none, or none that epochal has written."""
+    start_on_demand(start_spark)
     files, path = reach(checkpoint)
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
     journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
@@ -100,7 +101,7 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
     target = description.get("target")
-    if isinstance(target, str) and (description.get("spark") or not is_local(target)):
+    if isinstance(target, str) and not is_local(target):
         start_spark(target)
     for point in entry_points(group=GROUP, name=kind):
         return cast("FromDescription", point.load())(description)

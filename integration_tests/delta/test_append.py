@@ -35,7 +35,7 @@ ROWS = """
 SELECT * FROM VALUES
   (1, 1.5D,                   'plain',            DATE'2026-11-16', TIMESTAMP'2026-11-16 10:00:00.123456', 1.10BD, array(1, null), named_struct('a', 1L, 'b', 'x')),
   (2, double('NaN'),          repeat('z', 5000),  DATE'0001-01-01', TIMESTAMP'1969-12-31 23:59:59.999999', -9.99BD, array(),       named_struct('a', -1L, 'b', null)),
-  (3, double('Infinity'),     'Grüße 🎉 a/b=c%',   DATE'9999-12-31', TIMESTAMP'2262-01-01 00:00:00',        0.00BD, null,           null),
+  (3, double('Infinity'),     'Grüße 🎉 a/b=c%',   DATE'9999-12-31', TIMESTAMP'9999-12-31 23:59:59.999999', 0.00BD, null,           null),
   (4, -0.0D,                  repeat('🎉', 40),   null,             null,                                  null,   array(7),       named_struct('a', null, 'b', 'y')),
   (5, null,                   null,               DATE'1582-10-15', TIMESTAMP'2026-03-29 01:30:00',        3.33BD, array(1, 2),    named_struct('a', 5L, 'b', '')),
   (6, double('-Infinity'),    '',                 DATE'2026-01-01', TIMESTAMP'2026-01-01 00:00:00',        7.00BD, array(1),       named_struct('a', 6L, 'b', 'z'))
@@ -83,9 +83,10 @@ def test_every_value_is_read_back_equal_by_both_readers(spark: SparkSession, tmp
     assert engines(table) == ["delta-rs", "delta-rs"]
 
 
-def test_no_filter_hides_a_row(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [1, 6])
+def test_no_filter_hides_a_row(spark: SparkSession, tmp_path: Path, files: int) -> None:
     table = tmp_path / "table"
-    write(DeltaSink(str(table)), 0, one_file_a_row(spark))
+    write(DeltaSink(str(table)), 0, rows(spark).repartitionByRange(files, "id"))
     plain = rows(spark)
 
     for condition in FILTERS:
@@ -110,6 +111,28 @@ def test_partitions_of_every_type_are_read_back_equal(spark: SparkSession, tmp_p
     assert DeltaTable(table).metadata().partition_columns == [column]
 
 
+@pytest.mark.parametrize("values", ["1.0D, double('NaN')", "double('NaN'), 1.0D", "1.0D, double('NaN'), 2.0D"])
+def test_a_nan_among_other_numbers_is_found_as_the_largest(spark: SparkSession, tmp_path: Path, values: str) -> None:
+    table = tmp_path / "table"
+    write(DeltaSink(str(table)), 0, spark.sql(f"SELECT explode(array({values})) x").coalesce(1))
+
+    assert spark.read.format("delta").load(str(table)).where("x > 100").count() == 1
+    assert 'maxValues\\":{}' in (table / "_delta_log" / f"{1:020d}.json").read_text()
+
+
+def test_dates_of_the_old_calendar_are_found_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:
+    table, key = tmp_path / "table", "spark.sql.parquet.datetimeRebaseModeInWrite"
+    spark.conf.set(key, "LEGACY")
+    try:
+        write(DeltaSink(str(table)), 0, spark.sql("SELECT DATE'1000-01-01' day"))
+        kept = spark.conf.get(key)
+    finally:
+        spark.conf.unset(key)
+
+    assert spark.read.format("delta").load(str(table)).where("day = '1000-01-01'").count() == 1
+    assert kept == "LEGACY"
+
+
 def test_a_partition_value_never_becomes_a_path(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     frame = spark.createDataFrame([(1, "../../x"), (2, "a/b"), (3, "%2F")], "id long, word string")
@@ -122,11 +145,13 @@ def test_a_partition_value_never_becomes_a_path(spark: SparkSession, tmp_path: P
 
 def test_two_sinks_of_a_stream_show_the_same_epochs(spark: SparkSession, world: World) -> None:
     world.feed(3)
-    run(spark, world, DeltaSink(str(world.first), partition_by=["kind"]), RollingFileSink(str(world.second)))
+    table = DeltaSink(str(world.first), partition_by=["word", "kind"])  # in no order of the alphabet
+    run(spark, world, table, RollingFileSink(str(world.second)))
     found = DeltaTable(world.first).to_pyarrow_table().to_pylist()
 
     assert sorted(row["id"] for row in found) == sorted(row[0] for row in all_rows(3))
     assert [epoch.rows for epoch in epochal.published(str(world.second))] == [6, 6, 6]
+    assert set(engines(world.first)) == {"delta-rs"}
 
 
 def test_an_epoch_leads_to_its_version(spark: SparkSession, world: World) -> None:

@@ -40,9 +40,25 @@ def test_wrong_missing_and_extra_columns_are_told_one_by_one(
     assert staged_files(table) == []
 
 
-def test_a_partition_column_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(BadRows, match="partition_by names 'day'"):
-        write(DeltaSink(str(tmp_path / "table"), partition_by=["day"]), 0, numbers(spark, 1))
+@pytest.mark.parametrize(
+    ("frame", "partition_by", "fault"),
+    [
+        ("SELECT 1L id", ["day"], "partition_by: 'day' is not in the frame"),
+        (
+            "SELECT 1L id, array(1) tags",
+            ["tags"],
+            "'tags' is array<int>, a partition needs a plain value",
+        ),
+        ("SELECT 1L id", ["id"], "a column that is not in it is needed too"),
+        ("SELECT 1L `order id`", [], "'order id': Delta has no names with any of"),
+    ],
+)
+def test_a_table_that_could_not_be_written_to_is_not_made(
+    spark: SparkSession, tmp_path: Path, frame: str, partition_by: list[str], fault: str
+) -> None:
+    with pytest.raises(BadRows, match=fault):
+        write(DeltaSink(str(tmp_path / "table"), partition_by=partition_by), 0, spark.sql(frame))
+    assert not (tmp_path / "table" / "_delta_log").exists()
 
 
 def test_another_partitioning_than_the_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:

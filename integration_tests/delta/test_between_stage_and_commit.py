@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,10 +86,37 @@ def test_vacuum_leaves_staged_files_alone(waiting: Waiting) -> None:
     assert ids(waiting.spark, waiting.path) == [1, 2]
 
 
-def test_a_file_that_moved_before_a_crash_is_young_enough_for_vacuum(waiting: Waiting) -> None:
-    import os
-    import time
+def test_what_vacuum_takes_between_the_link_and_the_log_is_linked_again(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(name: str) -> None:
+        if name == "before-log":
+            raise OSError("the driver is gone")
 
+    with monkeypatch.context() as patch:
+        patch.setattr("epochal.txn.failpoints.hit", crash)
+        with pytest.raises(OSError, match="the driver is gone"):
+            waiting.commit()
+    linked = files_of(waiting.path)
+    DeltaTable(waiting.path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+    assert len(linked) == 2
+    assert len(files_of(waiting.path)) == 1
+    assert waiting.commit() is Outcome.COMMITTED
+    assert ids(waiting.spark, waiting.path) == [1, 2]
+
+
+def test_a_file_of_a_forgotten_start_under_the_same_name_is_replaced(waiting: Waiting) -> None:
+    files = waiting.handle.body["files"]
+    assert isinstance(files, list)
+    assert isinstance(files[0], dict)
+    (waiting.path / str(files[0]["name"])).write_bytes(b"of a start whose journal is gone")
+
+    assert waiting.commit() is Outcome.COMMITTED
+    assert ids(waiting.spark, waiting.path) == [1, 2]
+
+
+def test_a_file_is_young_enough_for_vacuum_when_the_log_names_it(waiting: Waiting) -> None:
     long_ago = time.time() - 30 * 24 * 3600
     for file in staged_files(waiting.path):
         os.utime(file, (long_ago, long_ago))

@@ -40,6 +40,7 @@ CASES = {
     "change data feed": Case("delta-rs", properties=("'delta.enableChangeDataFeed'='true'",)),
     "CHECK": Case(after=("ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)",)),
     "NOT NULL": Case(columns="id bigint NOT NULL, word string"),
+    "VARCHAR": Case(columns="id bigint, word varchar(3)"),
     "column mapping": Case(properties=("'delta.columnMapping.mode'='name'",), readable=False),
     "deletion vectors": Case(properties=("'delta.enableDeletionVectors'='true'",)),
     "row tracking": Case(properties=("'delta.enableRowTracking'='true'",)),
@@ -107,6 +108,39 @@ def test_a_null_in_a_not_null_column_is_refused(spark: SparkSession, tmp_path: P
     with pytest.raises(BadRows, match="id is NOT NULL in the table"):
         write(DeltaSink(str(table)), 0, spark.sql("SELECT bigint(null) id, 'x' word"))
     assert by_delta(spark, table) == {}
+
+
+def test_a_text_that_is_too_long_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    make(spark, table, "id bigint, word varchar(3)")
+
+    with pytest.raises(BadRows, match=r"word is longer than varchar\(3\)"):
+        write(DeltaSink(str(table)), 0, spark.sql("SELECT 1L id, 'four' word"))
+
+
+def test_a_constraint_on_a_column_that_delta_fills_in_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    make(spark, table, "id bigint, word string, n bigint GENERATED ALWAYS AS (id * 2)")
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (n < 9)")
+
+    with pytest.raises(Refused, match="asks for columns that the frame does not have"):
+        write(DeltaSink(str(table)), 0, numbers(spark, 1))
+
+
+def test_a_constraint_means_at_commit_what_it_meant_when_the_rows_were_staged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, zone = tmp_path / "table", "spark.sql.session.timeZone"
+    make(spark, table, "at timestamp, day date")
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT same CHECK (day = CAST(at AS DATE))")
+    spark.conf.set(zone, "Asia/Tokyo")
+    try:
+        rows = spark.sql("SELECT TIMESTAMP'2026-11-17 01:00:00' at, DATE'2026-11-17' day")
+        write(DeltaSink(str(table)), 0, rows)
+    finally:
+        spark.conf.set(zone, "UTC")
+
+    assert spark.read.format("delta").load(str(table)).count() == 1
 
 
 def test_a_promise_inside_of_a_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal import BadRows, DeltaSink, EpochWriter
+from epochal import BadRows, DeltaSink, EpochWriter, Refused
 from epochal.txn.model import Outcome
 from integration_tests.delta.tables import (
     attempt,
@@ -47,6 +47,28 @@ def test_complete_replaces_what_is_there_whoever_wrote_it(spark: SparkSession, t
     assert ids(spark, table) == [3]
     assert sink.commit(attempt(1), handle) is Outcome.ALREADY_COMMITTED
     assert engines(table)[0] == "delta-rs"
+
+
+@pytest.mark.parametrize("word", ["a b", "ü", "50%", "a:b/c"])
+def test_complete_replaces_files_whose_names_need_escaping(spark: SparkSession, tmp_path: Path, word: str) -> None:
+    table = tmp_path / "table"
+    old = spark.createDataFrame([(1, word)], "id long, word string")
+    old.write.format("delta").partitionBy("word").save(str(table))
+    write(DeltaSink(str(table), mode="complete"), 0, numbers(spark, 2))
+
+    assert ids(spark, table) == [2]
+
+
+def test_a_table_made_append_only_meanwhile_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = DeltaSink(str(table), mode="complete")
+    write(sink, 0, numbers(spark, 1))
+    handle = staged(sink, attempt(1), numbers(spark, 2))
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.appendOnly'='true')")
+
+    with pytest.raises(Refused, match="Delta refuses its rows"):
+        sink.commit(attempt(1), handle)
+    assert ids(spark, table) == [1]
 
 
 def test_complete_with_a_change_data_feed_goes_by_delta(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,6 +119,19 @@ def test_upsert_updates_inserts_and_deletes_by_key_and_the_last_row_wins(spark: 
 
     assert table_rows(spark, table) == [{"id": 1, "word": "new"}, {"id": 3, "word": "z"}, {"id": 4, "word": "d"}]
     assert sink.commit(attempt(2), handle) is Outcome.ALREADY_COMMITTED
+
+
+def test_a_row_that_deletes_need_not_keep_the_tables_constraints(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    make(spark, table, "id bigint, word string NOT NULL")
+    sink = upserting(table)
+    write(sink, 0, changes(spark, (1, "a", 1, "U"), (2, "b", 1, "U")))
+    gone = spark.sql("SELECT 1L id, string(null) word, 2L at, 'D' op")
+    write(sink, 1, gone)
+
+    assert table_rows(spark, table) == [{"id": 2, "word": "b"}]
+    with pytest.raises(BadRows, match="word is NOT NULL"):
+        write(sink, 2, gone.selectExpr("id", "word", "at", "'U' op"))
 
 
 def test_upsert_leaves_no_setting_behind(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from epochal.sinks.delta.landed import landed, note
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.native import NativeTable, Outrun, Unreadable
 from epochal.sinks.delta.schema import fit
-from epochal.sinks.hadoop import running_session
+from epochal.sinks.hadoop import session_for
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, is_local, join
@@ -63,7 +63,7 @@ class Committer:
 
     def spark(self, session: SparkSession | None = None) -> jvm.SparkTable:
         """The table by Delta's own code."""
-        running = session or running_session()
+        running = session or session_for(self._layout.target)
         if running is None:
             raise Refused(
                 f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so Spark. Start the query, or "
@@ -75,6 +75,7 @@ class Committer:
 
     def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
         """Bring the epoch into the table, unless it is in."""
+        outrun = ""
         for _ in range(TRIES):
             table, state = self.table()
             if state is None:
@@ -90,27 +91,32 @@ class Committer:
                 else:
                     self._commit_by_spark(attempt, epoch, state)
             except Outrun as fault:
-                log.info("commit outrun", extra={"sink": self._name, "epoch": attempt.epoch, "by": str(fault)})
+                outrun = str(fault)
+                log.info("commit outrun", extra={"sink": self._name, "epoch": attempt.epoch, "by": outrun})
                 continue
             return Outcome.COMMITTED
-        raise OSError(f"{self._layout.target}: other writers came first {TRIES} times")
+        raise OSError(f"{self._layout.target}: not committed in {TRIES} tries, the last time because: {outrun}")
 
     def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""
         reason = closed(state, epoch.mode)
         if reason is None and fit(state.schema, epoch.schema, add_columns=False).faults:
             reason = "its columns have changed"
-        partitions = [tuple(f.new.partition) for f in epoch.files]
-        if reason is None and any(names != state.partition_by for names in partitions):
+        if reason is None and any(set(f.new.partition) != set(state.partition_by) for f in epoch.files):
             reason = "its partitioning has changed"
+        if reason is None and epoch.mode == "complete" and not self._native.can_replace():
+            log.debug("delta-rs cannot remove files by these names", extra={"sink": self._name})
+            return False
         if reason is not None:
             log.warning("the table has changed since staging", extra={"sink": self._name, "table": reason})
         return reason is None
 
     def _commit_native(self, attempt: Attempt, epoch: StagedEpoch) -> None:
         for file in epoch.files:
-            self._move(attempt, file)
+            self._show(attempt, file)
         self._check_lengths(attempt, epoch)
+        if epoch.files:
+            self._files.sync(self._layout.target)
         failpoints.hit("before-log")
         versions = self._native.commit(
             [file.new for file in epoch.files],
@@ -122,16 +128,21 @@ class Committer:
         failpoints.hit("after-log")
         self._sync(versions)
 
-    def _move(self, attempt: Attempt, file: StagedFile) -> None:
+    def _show(self, attempt: Attempt, file: StagedFile) -> None:
+        """Give a staged file its name in the table's folder. It keeps the staged one too until the epoch is in.
+
+        So whatever VACUUM takes of what no log entry names yet can be put back.
+        """
         source = join(self._layout.attempt(attempt), file.staged)
         target = join(self._layout.target, file.new.name)
         failpoints.hit("before-rename")
         try:
-            # VACUUM goes by age, and an epoch may have waited for long.
-            os.utime(source)
-            self._files.rename(source, target)
+            os.utime(source)  # VACUUM goes by age, and an epoch may have waited for long
+            if os.path.exists(target) and not os.path.samefile(source, target):
+                os.unlink(target)  # of a start whose journal is gone; no log entry names it
+            os.link(source, target)
         except (FileNotFoundError, FileExistsError):
-            pass  # an earlier try has moved it, or it is gone: the lengths will tell
+            pass  # another try is at it, or the epoch is in: the lengths will tell
         failpoints.hit("after-rename")
 
     def _check_lengths(self, attempt: Attempt, epoch: StagedEpoch) -> None:
@@ -140,17 +151,22 @@ class Committer:
             found = self._files.length(path)
             if found == file.new.size:
                 continue
-            state = self._native.state()
-            if state is not None and last_epoch(self._native, state, attempt.lineage) >= attempt.epoch:
-                raise Outrun("another process has committed the epoch")
+            self._check_not_in(attempt)
             was = "is neither there nor staged" if found is None else f"has {found}"
             raise DataLost(
                 f"sink {self._name!r}: {path} should have {file.new.size} bytes and {was}: another program has changed "
                 f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
             )
 
+    def _check_not_in(self, attempt: Attempt) -> None:
+        """Files of an epoch that another process has just committed are no loss."""
+        table, state = self.table()
+        if state is not None and last_epoch(table, state, attempt.lineage) >= attempt.epoch:
+            raise Outrun("another process has committed the epoch")
+
     def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
         table = self.spark()
+        table.understand(epoch.settings)
         rows = table.rows([self._find(attempt, file) for file in epoch.files], epoch.schema)
         tag = note(attempt, epoch.offsets)
         failpoints.hit("before-log")
@@ -176,11 +192,10 @@ class Committer:
         self._sync(range(before.version + 1, (after.version if after else before.version) + 1))
 
     def _find(self, attempt: Attempt, file: StagedFile) -> str:
-        """Where a staged file is now: a try by delta-rs may have moved it before the table changed."""
         staged = join(self._layout.attempt(attempt), file.staged)
-        for path in (staged, join(self._layout.target, file.new.name)):
-            if self._files.length(path) == file.new.size:
-                return _uri(path)
+        if self._files.length(staged) == file.new.size:
+            return _uri(staged)
+        self._check_not_in(attempt)
         raise DataLost(
             f"sink {self._name!r}: {staged} should have {file.new.size} bytes: another program has removed or changed "
             f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
@@ -190,7 +205,7 @@ class Committer:
         """Before the staged files go: neither delta-rs nor Delta brings a local log to stable storage."""
         if isinstance(self._files, LocalFiles):
             entries = (join(self._layout.log, f"{version:020d}.json") for version in versions)
-            for path in (*filter(os.path.exists, entries), self._layout.log, self._layout.target):
+            for path in (*filter(os.path.exists, entries), self._layout.log):
                 self._files.sync(path)
 
 

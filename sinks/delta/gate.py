@@ -75,6 +75,8 @@ def closed(state: TableState, mode: str) -> str | None:
     for column in state.partition_by:
         if not isinstance(kinds[column], str) or kinds[column] in ("float", "double", "binary"):
             return f"it is partitioned by {column}, a {kinds[column]}"
+    if mode != "append" and state.flag("delta.appendOnly"):
+        return "it is append-only"
     if mode != "append" and state.flag("delta.enableChangeDataFeed"):
         return "it has a change data feed"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.txn.errors import Refused
@@ -43,6 +43,7 @@ class StagedEpoch:
     add_columns: bool = False
     keys: tuple[str, ...] = ()
     deletes: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the session that staged it
 
     def handle(self) -> Handle:
         files: list[Json] = [
@@ -65,6 +66,7 @@ class StagedEpoch:
             "add_columns": self.add_columns,
             "keys": list(self.keys),
             "deletes": self.deletes,
+            "settings": dict(self.settings),
         }
         return Handle(VERSION, body)
 

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 APP_ID = "spark.databricks.delta.write.txnAppId"
 APP_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-CONCURRENT = ("ConcurrentAppend", "ConcurrentDelete", "ConcurrentTransaction", "ConcurrentWrite", "MetadataChanged")
+CONCURRENT = (
+    "ConcurrentAppend",
+    "ConcurrentDelete",
+    "ConcurrentTransaction",
+    "ConcurrentWrite",
+    "DELTA_CONCURRENT_",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "MetadataChanged",
+    "ProtocolChanged",
+)
 
 
 class SparkTable:
@@ -85,6 +95,11 @@ class SparkTable:
             text += f" TBLPROPERTIES ({', '.join(given)})"
         self._spark.sql(text)
 
+    def understand(self, settings: Mapping[str, str]) -> None:
+        """Take over the settings under which an epoch was staged; the session is ours alone."""
+        for key, value in settings.items():
+            self._spark.conf.set(key, value)
+
     def rows(self, files: Sequence[str], schema: Mapping[str, Any]) -> DataFrame:
         """What was staged."""
         from pyspark.sql.types import StructType
@@ -102,6 +117,8 @@ class SparkTable:
         """Append the rows, or put them in place of all there are; nothing if the epoch is in."""
         writer = rows.write.format("delta").mode(mode)
         writer = writer.option("txnAppId", lineage).option("txnVersion", str(epoch)).option("userMetadata", note)
+        if mode == "overwrite":
+            writer = writer.option("partitionOverwriteMode", "static")
         if add_columns:
             writer = writer.option("mergeSchema", "true")
         writer.save(self._path)

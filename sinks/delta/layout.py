@@ -10,9 +10,9 @@
         staged/LINEAGE/000000000042.000003/  one folder an attempt, gone when the epoch is done
           data/...                           what Spark's writer wrote
 
-A file moves out of ``staged`` just before the log names it: left there it would never be removed
-after a DELETE, and staged beside the others from the start it might be removed by VACUUM while its
-epoch waits. Names hold nothing random and nothing of the data: partition values are in the log.
+A file gets its name beside the others just before the log names it: staged there from the start it
+might be removed by VACUUM while its epoch waits, and left in ``staged`` it never would be, after a
+DELETE. Names hold nothing random and nothing of the data: partition values are in the log.
 """
 
 from __future__ import annotations

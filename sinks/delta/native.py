@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ log = logging.getLogger("epochal")
 
 CHECKPOINT_INTERVAL = 10  # Delta's own default; that of delta-rs is 100
 RETRIES = 15
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
 class Outrun(Exception):
@@ -110,6 +112,12 @@ class NativeTable:
         table.update_incremental()
         self._checkpoint(table, before)
         return range(before + 1, table.version() + 1)
+
+    def can_replace(self) -> bool:
+        """Whether every file can be removed by name: delta-rs spells some names otherwise than the log does."""
+        assert self._table is not None
+        paths = self._table.get_add_actions(flatten=False).column("path").to_pylist()
+        return all(PLAIN_PATH.fullmatch(path) for path in paths)
 
     def _refresh(self) -> DeltaTable:
         """The table at its latest version; read anew if it was replaced by another of the same name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ Schema = Mapping[str, Any]
 # What every Delta reader and writer has known from the beginning, and one that came later.
 PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date", "timestamp"}
 NTZ = "timestamp_ntz"
+SPECIAL = frozenset(" ,;{}()\n\t=")
 FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 
 
@@ -101,6 +102,28 @@ def is_plain(kind: str, *, ntz: bool = True) -> bool:
     return kind in PLAIN or kind.startswith("decimal") or (ntz and kind == NTZ)
 
 
+def unmakable(schema: Schema, partition_by: Sequence[str]) -> list[str]:
+    """What keeps a table of such columns from being made, or from being written to later."""
+    names = [field["name"] for field in schema["fields"]]
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+    faults = [
+        f"{name!r}: Delta has no names with any of ' ,;{{}}()=', tabs or line ends"
+        for name in names
+        if SPECIAL & {*name}
+    ]
+    faults += [f"partition_by: {name!r} is not in the frame" for name in partition_by if name not in kinds]
+    faults += [
+        f"partition_by: {name!r} is {spell(kinds[name])}, a partition needs a plain value"
+        for name in partition_by
+        if name in kinds and (not isinstance(kinds[name], str) or kinds[name] in ("binary", "variant"))
+    ]
+    if names and set(names) <= set(partition_by):
+        faults.append("partition_by: a column that is not in it is needed too")
+    lower = [name.lower() for name in names]
+    faults += [f"{name!r}: twice, but for its spelling" for name in names if lower.count(name.lower()) > 1]
+    return faults
+
+
 def promises(schema: Schema) -> list[str]:
     """Every field that must not be null, or whose metadata asks something of writers."""
     return list(_promises("", schema))
@@ -112,7 +135,7 @@ def _promises(where: str, kind: Any) -> Iterator[str]:
     if kind["type"] == "struct":
         for field in kind["fields"]:
             name = f"{where}{field['name']}"
-            asks = [key for key in field.get("metadata", {}) if key.startswith("delta.") or key == "CURRENT_DEFAULT"]
+            asks = [key for key in field.get("metadata", {}) if key != "comment"]
             if not field["nullable"]:
                 yield f"{name} is NOT NULL"
             elif asks:

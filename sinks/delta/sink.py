@@ -14,7 +14,7 @@ from epochal.sinks.delta.handle import StagedEpoch
 from epochal.sinks.delta.jvm import DELETED
 from epochal.sinks.delta.landed import landed
 from epochal.sinks.delta.layout import LOG, Layout
-from epochal.sinks.delta.schema import fit, nullable
+from epochal.sinks.delta.schema import fit, nullable, unmakable
 from epochal.sinks.delta.writing import Writing
 from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
@@ -107,7 +107,6 @@ class DeltaSink:
             "target": self._place()[1].target,
             "mode": self._mode,
             "keys": list(self._keys),
-            "spark": self._mode == "upsert",  # to finish it without the query takes a Spark session all the same
         }
 
     def open(self, lineage: str) -> Memory:
@@ -145,9 +144,11 @@ class DeltaSink:
         state = self._table_for(rows, schema)
         new = self._check_columns(state, schema)
         native = self._mode != "upsert" and not new and is_local(layout.target) and closed(state, self._mode) is None
-        frame = staging.checked(rows, state) if not native else rows
+        frame = rows
         if self._mode == "upsert":
             frame = staging.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
+        if not native:
+            frame = staging.checked(frame, state)
         staged_schema = nullable(schema)
         if self._delete_when:
             deleted = {"name": DELETED, "type": "boolean", "nullable": True, "metadata": {}}
@@ -165,6 +166,7 @@ class DeltaSink:
             add_columns=bool(new),
             keys=self._keys,
             deletes=self._delete_when is not None,
+            settings=staging.settings_of(rows.sparkSession),
         )
         return Staged(epoch.handle(), count)
 
@@ -218,12 +220,10 @@ class DeltaSink:
         if state is not None:
             return state
         wanted = nullable(schema)
-        missing = [column for column in self._partition_by if column not in {f["name"] for f in wanted["fields"]}]
-        if missing:
-            raise BadRows(
-                f"sink {self._name!r}: partition_by names {missing[0]!r}, which the frame does not have. Nothing was "
-                "written"
-            )
+        faults = unmakable(wanted, self._partition_by)
+        if faults:
+            lines = "".join(f"\n  - {fault}" for fault in faults)
+            raise BadRows(f"sink {self._name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
         by_spark = not is_local(layout.target) or not creatable(wanted, self._properties)
         failpoints.hit("before-table")
         maker = committer.spark(rows.sparkSession) if by_spark else table

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 PREFIX = "_epochal_partition_"
 CONSTRAINT = "delta.constraints."
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+CARRIED = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+PLAINLY = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's default, INT96, has no statistics
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.sources.partitionOverwriteMode": "static",
+}
+CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"  # how Spark notes char(n) and varchar(n) beside the type string
+_CHARACTERS = re.compile(r"(?:var)?char\((\d+)\)")
 _REASON = re.compile(r"epochal<<(.*?)>>", re.DOTALL)
 
 
@@ -41,22 +48,40 @@ def reason_of(fault: BaseException) -> str | None:
 
 
 def checked(frame: DataFrame, state: TableState) -> DataFrame:
-    """The frame with the table's constraints checked on every row, so that a commit cannot fail for them."""
+    """The frame with the table's constraints checked on every row that will be written.
+
+    So that the commit, which comes after the decision, cannot fail for a row.
+    """
+    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 
+    stays = ~f.col(DELETED) if DELETED in frame.columns else f.lit(True)
     for field in state.schema["fields"]:
-        if not field["nullable"] and field["name"] in frame.columns:
-            column = frame[quoted(field["name"])]
-            frame = refusing(frame, column.isNull(), f"column {field['name']} is NOT NULL in the table")
-        if not _is_simple(field["type"]) or "delta.invariants" in field.get("metadata", {}):
+        name, metadata = field["name"], field.get("metadata", {})
+        if not _is_simple(field["type"]) or "delta.invariants" in metadata:
             raise Refused(
-                f"column {field['name']}: what the table demands inside of it cannot be checked while an epoch is "
+                f"column {name}: what the table demands inside of it cannot be checked while an epoch is "
                 "staged, and could stop its commit. Nothing was written. Drop the constraint, or write to another table"
             )
+        if name not in frame.columns:
+            continue
+        if not field["nullable"]:
+            bad = stays & frame[quoted(name)].isNull()
+            frame = refusing(frame, bad, f"column {name} is NOT NULL in the table")
+        if sized := _CHARACTERS.fullmatch(metadata.get(CHARACTERS, "")):
+            bad = stays & (f.char_length(frame[quoted(name)]) > int(sized[1]))
+            frame = refusing(frame, bad, f"a row's {name} is longer than {sized[0]}")
     for key, text in state.properties.items():
         if key.startswith(CONSTRAINT):
-            holds = f.coalesce(f.expr(text), f.lit(False))
-            frame = refusing(frame, ~holds, f"a row breaks the table's constraint {key.removeprefix(CONSTRAINT)}")
+            name = key.removeprefix(CONSTRAINT)
+            broken = stays & ~f.coalesce(f.expr(text), f.lit(False))
+            try:
+                frame = refusing(frame, broken, f"a row breaks the table's constraint {name}")
+            except AnalysisException as fault:
+                raise Refused(
+                    f"the table's constraint {name} asks for columns that the frame does not have, so it cannot be "
+                    "checked while an epoch is staged. Nothing was written. Drop it, or write to another table"
+                ) from fault
     return frame
 
 
@@ -65,7 +90,10 @@ def _is_simple(kind: Any) -> bool:
     if isinstance(kind, str):
         return True
     if kind["type"] == "struct":
-        return all(field["nullable"] and _is_simple(field["type"]) for field in kind["fields"])
+        return all(
+            field["nullable"] and CHARACTERS not in field.get("metadata", {}) and _is_simple(field["type"])
+            for field in kind["fields"]
+        )
     if kind["type"] == "array":
         return bool(kind["containsNull"]) and _is_simple(kind["elementType"])
     if kind["type"] == "map":
@@ -134,15 +162,22 @@ def partition_values(staged: str, partition_by: Sequence[str], kinds: Mapping[st
     return values
 
 
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """What a later session needs to understand the rows and the table's expressions as this one does."""
+    return {key: str(value) for key in CARRIED if (value := spark.conf.get(key, None)) is not None}
+
+
 @contextmanager
-def timestamps_as_micros(spark: SparkSession) -> Iterator[None]:
-    """INT96, Spark's default for Parquet, has no statistics. In a query's own clone of the session."""
-    before = spark.conf.get(_TIMESTAMPS, None)
-    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+def written_plainly(spark: SparkSession) -> Iterator[None]:
+    """Files as Delta's readers and our statistics want them. In a query's own clone of the session."""
+    before = {key: spark.conf.get(key, None) for key in PLAINLY}
+    for key, value in PLAINLY.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(_TIMESTAMPS)
-        else:
-            spark.conf.set(_TIMESTAMPS, before)
+        for key, given in before.items():
+            if given is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, given)

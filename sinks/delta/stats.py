@@ -38,7 +38,8 @@ Bounds = Callable[[Any, bool], "str | int | float | Decimal | None"]
 
 def statistics(footer: FileMetaData, schema: Mapping[str, Any], *, skip: Collection[str], leaves: int = LEAVES) -> str:
     """The ``stats`` of an add action. `schema` is Spark's, as JSON; `skip` are the partition columns."""
-    columns = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    columns = {path: i for i, path in enumerate(paths) if paths.count(path) == 1}  # `a.b` may also be b in a
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
@@ -72,7 +73,7 @@ def _measure(footer: FileMetaData, column: int, kind: str) -> tuple[Any, Any, in
     """Bounds and nulls of one column over all row groups."""
     bound = _bound_of(kind)
     lows, highs, nulls = [], [], 0
-    bounded, counted = bound is not None, True
+    bounded = bound is not None
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(column)
         found = chunk.statistics if chunk.is_stats_set else None
@@ -85,10 +86,13 @@ def _measure(footer: FileMetaData, column: int, kind: str) -> tuple[Any, Any, in
             bounded = False
             continue
         raw = kind.startswith(("timestamp", "date"))
-        lows.append(found.min_raw if raw else found.min)
-        highs.append(found.max_raw if raw else found.max)
+        try:
+            lows.append(found.min_raw if raw else found.min)
+            highs.append(found.max_raw if raw else found.max)
+        except UnicodeDecodeError:  # bytes that were cast to a text
+            bounded = False
     if not bounded or bound is None or not lows or _odd(lows) or _odd(highs):
-        return None, None, nulls if counted else None
+        return None, None, nulls
     return bound(min(lows), False), bound(max(highs), True), nulls
 
 
@@ -116,7 +120,9 @@ def _text(value: Any, upper: bool) -> str | None:
         return None
     if len(value) <= PREFIX:
         return value
-    return value[:PREFIX] + (LARGEST if upper else "")
+    if not upper:
+        return value[:PREFIX]
+    return value[:PREFIX] + LARGEST if value[PREFIX] < LARGEST else None
 
 
 def _date(days: int) -> str | None:

@@ -51,7 +51,7 @@ class Writing:
                 writer = writer.option("compression", codec)
             if extra:
                 writer = writer.partitionBy(*extra)
-            with staging.timestamps_as_micros(frame.sparkSession):
+            with staging.written_plainly(frame.sparkSession):
                 writer.parquet(f"file:{folder}" if local else folder)
         except PySparkException as fault:
             reason = staging.reason_of(fault)

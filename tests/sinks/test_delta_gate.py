@@ -48,6 +48,7 @@ def test_a_plain_table_passes_in_append_and_complete_mode() -> None:
         ({"properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}}, "TransactionRetention"),
         ({"schema": column("long", null=False)}, "id is NOT NULL"),
         ({"schema": column("long", **GENERATED)}, "delta.generationExpression"),
+        ({"schema": column("string", __CHAR_VARCHAR_TYPE_STRING="varchar(3)")}, "__CHAR_VARCHAR_TYPE_STRING"),
         ({"schema": column("variant")}, "type variant"),
         ({"schema": column("double"), "partition_by": ("id",)}, "partitioned by id, a double"),
     ],
@@ -66,7 +67,7 @@ def test_what_delta_rs_could_get_wrong_closes_it(changes: dict[str, Any], reason
         {"properties": {"delta.enableChangeDataFeed": "true"}, "writer": 4},
         {"properties": {"delta.feature.timestampNtz": "supported"}},
         {"reader": 3, "writer": 7, "reader_features": frozenset({"timestampNtz"}), "schema": column("timestamp_ntz")},
-        {"schema": column("decimal(38,18)")},
+        {"schema": column("decimal(38,18)", comment="money")},
     ],
 )
 def test_what_is_known_to_be_harmless_leaves_it_open(changes: dict[str, Any]) -> None:

@@ -116,7 +116,20 @@ def test_a_dot_in_a_name_is_not_taken_for_a_struct(tmp_path: Path) -> None:
     table = pa.table({"a.b": [1, 2], "a": [{"b": 7}, {"b": 8}]})
     kinds = schema(**{"a.b": "long", "a": schema(b="long")})
 
-    assert "a.b" not in stats(tmp_path, table, kinds)["minValues"]
+    assert stats(tmp_path, table, kinds)["minValues"] == {}
+
+
+def test_a_long_text_with_the_largest_character_behind_the_cut_has_no_upper_bound(tmp_path: Path) -> None:
+    found = stats(tmp_path, pa.table({"s": ["x" * 32 + "\U0010ffff" * 2]}), schema(s="string"))
+
+    assert (found["minValues"], found["maxValues"]) == ({"s": "x" * 32}, {})
+
+
+def test_bytes_that_are_no_text_have_no_bounds(tmp_path: Path) -> None:
+    broken = pa.array([b"\xff\xfe"]).view(pa.string())
+    found = stats(tmp_path, pa.table({"s": broken}), schema(s="string"))
+
+    assert (found["minValues"], found["maxValues"], found["nullCount"]) == ({}, {}, {"s": 0})
 
 
 def test_partition_columns_and_those_behind_the_limit_are_left_out(tmp_path: Path) -> None:

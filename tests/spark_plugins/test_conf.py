@@ -99,3 +99,36 @@ def test_a_sink_cannot_have_the_name_of_a_writers_option() -> None:
 
     with pytest.raises(OptionError, match="name of a writer's option"):
         writer_from_settings(settings, "s")
+
+
+def test_a_delta_sink_takes_all_its_options_from_settings() -> None:
+    prefix = "spark.epochal.orders."
+    writer = writer_from_settings(
+        {
+            f"{prefix}sinks": "lake",
+            f"{prefix}lake.type": "delta",
+            f"{prefix}lake.path": "/data/lake",
+            f"{prefix}lake.mode": "upsert",
+            f"{prefix}lake.keys": "order_id, line",
+            f"{prefix}lake.order_by": "changed_at",
+            f"{prefix}lake.delete_when": "op = 'D'",
+            f"{prefix}lake.drop": "op",
+            f"{prefix}lake.partition_by": "day",
+            f"{prefix}lake.properties.delta.checkpointInterval": "20",
+        },
+        "orders",
+    )
+
+    assert repr(writer.sinks[0]) == "DeltaSink('/data/lake', mode='upsert', name='lake')"
+
+
+def test_a_delta_sinks_faults_name_their_settings() -> None:
+    settings = {
+        "spark.epochal.orders.sinks": "lake",
+        "spark.epochal.orders.lake.type": "delta",
+        "spark.epochal.orders.lake.path": "/data/lake",
+        "spark.epochal.orders.lake.mode": "upsert",
+    }
+
+    with pytest.raises(OptionError, match=r"spark\.epochal\.orders\.lake\.keys: an upsert needs them"):
+        writer_from_settings(settings, "orders")

@@ -1,11 +1,13 @@
-"""Counting what is in the targets, by reading every file as any reader would. No Spark."""
+"""Counting what is in the targets, as any reader would see it. No Spark."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from epochal.cli.demo import orders
 from epochal.cli.demo.watch import data_files
@@ -30,16 +32,24 @@ def count(folder: Path, expected: int) -> Count:
     """Compare a target with the orders from 0 up."""
     seen: Counter[int] = Counter()
     wrong = 0
-    for file in data_files(folder):
-        for line in Path(file).read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            number = row["order_id"]
-            if not 0 <= number < expected or not _same(row, orders.order(number)):
-                wrong += 1
-            else:
-                seen[number] += 1
+    for row in _rows(folder):
+        number = row["order_id"]
+        if not 0 <= number < expected or not _same(row, orders.order(number)):
+            wrong += 1
+        else:
+            seen[number] += 1
     found = seen.total() + wrong
     return Count(expected, found, seen.total() - len(seen), expected - len(seen), wrong)
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    if (folder / "_delta_log").exists():
+        from deltalake import DeltaTable
+
+        yield from DeltaTable(folder).to_pyarrow_table().to_pylist()
+        return
+    for file in data_files(folder):
+        yield from map(json.loads, Path(file).read_text(encoding="utf-8").splitlines())
 
 
 def staged(target: Path) -> int:
@@ -47,5 +57,5 @@ def staged(target: Path) -> int:
     return sum(1 for _ in (target / "_epochal" / "staged").glob("*/*"))
 
 
-def _same(row: dict[str, object], order: dict[str, object]) -> bool:
+def _same(row: dict[str, Any], order: dict[str, object]) -> bool:
     return f"{row['amount']:.2f}" == order["amount"] and row["customer"] == order["customer"]

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal import EpochWriter, RollingFileSink, session
+from epochal import DeltaSink, EpochWriter, RollingFileSink, session
 from epochal.cli.demo.orders import SCHEMA
 from epochal.cli.demo.places import Places
 
@@ -42,7 +42,7 @@ def main(root: str) -> None:
 
     writer = EpochWriter(
         RollingFileSink(str(places.by_day), name="by_day", format="json", bucket_by=["day"]),
-        RollingFileSink(str(places.by_region), name="by_region", format="json", bucket_by=["region"]),
+        DeltaSink(str(places.lake), name="lake", partition_by=["region"]),
     )
     exact = writer.start(
         orders.writeStream.trigger(availableNow=True).option("checkpointLocation", str(places.exact_checkpoint))

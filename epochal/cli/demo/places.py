@@ -21,8 +21,8 @@ class Places:
         return self.root / "epochal" / "by_day"
 
     @property
-    def by_region(self) -> Path:
-        return self.root / "epochal" / "by_region"
+    def lake(self) -> Path:
+        return self.root / "epochal" / "lake"
 
     @property
     def plain(self) -> Path:

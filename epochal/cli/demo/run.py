@@ -24,7 +24,7 @@ from epochal.cli.text import counted, paint
 from epochal.txn.errors import Refused
 from epochal.txn.model import Json
 
-SYSTEMS = {"epochal, by day": "by_day", "epochal, by region": "by_region", "foreachBatch append": "plain"}
+SYSTEMS = {"epochal, files": "by_day", "epochal, Delta": "lake", "foreachBatch append": "plain"}
 # Seconds between two looks: the moments last some milliseconds, and looking costs the driver a part of a core.
 PAUSE, PAUSE_WHEN_NEAR = 0.02, 0.001
 
@@ -141,10 +141,10 @@ class _Show:
 
 
 def _report(show: _Show, places: Places, expected: int, *, as_json: bool) -> int:
-    folders = {"by_day": places.by_day, "by_region": places.by_region, "plain": places.plain}
+    folders = {"by_day": places.by_day, "lake": places.lake, "plain": places.plain}
     counts: dict[str, Count] = {name: count(folders[key], expected) for name, key in SYSTEMS.items()}
     early = {name: len(show.watch.early[key]) for name, key in SYSTEMS.items()}
-    left = staged(places.by_day) + staged(places.by_region)
+    left = staged(places.by_day) + staged(places.lake)
     ours = [name for name, key in SYSTEMS.items() if key != "plain"]
     perfect = all(counts[name].perfect and early[name] == 0 for name in ours) and left == 0
     if as_json:

@@ -6,6 +6,7 @@ epoch's commits/N is not were really readable too early.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ class Watch:
         self._known: set[str] = set()  # the plain folder's files of committed epochs and of dead drivers
         self._known_at = NONE
         self.looks = 0
-        self.early: dict[str, set[int]] = {"by_day": set(), "by_region": set(), "plain": set()}
+        self.early: dict[str, set[int]] = {"by_day": set(), "lake": set(), "plain": set()}
+        self._log = TableLog(places.lake)
 
     def driver_started(self) -> None:
         """What a dead driver left in the plain folder was not written by the next one."""
@@ -67,7 +69,7 @@ class Watch:
     def look(self) -> Sight:
         """Look at everything once."""
         self.looks += 1
-        shown = {name: self._shown(name) for name in ("by_day", "by_region")}
+        shown = {"by_day": set(map(_epoch_of, data_files(self._places.by_day))), "lake": self._log.epochs()}
         done = _last_done(self._places.journal)
         committed = highest(self._places.exact_checkpoint / "commits")
         for name, epochs in shown.items():
@@ -100,9 +102,27 @@ class Watch:
             self.early["plain"].add(before + 1)
         return landed, before
 
-    def _shown(self, name: str) -> set[int]:
-        """The epochs that a reader of a target sees; epochal's names carry them."""
-        return {int(file.rpartition("/")[2].split("-")[1]) for file in data_files(self._places.root / "epochal" / name)}
+
+class TableLog:
+    """A Delta table as its readers see it: by what the entries of its log name."""
+
+    def __init__(self, table: Path) -> None:
+        self._folder = table / "_delta_log"
+        self._read: dict[str, set[int]] = {}
+
+    def epochs(self) -> set[int]:
+        """The epochs that a reader sees. The log only grows, so each entry is read once."""
+        for name in _names(self._folder):
+            if name.endswith(".json") and name[:20].isdecimal() and name not in self._read:
+                lines = (self._folder / name).read_text(encoding="utf-8").splitlines()
+                added = (json.loads(line).get("add") for line in lines)
+                self._read[name] = {_epoch_of(add["path"]) for add in added if add}
+        return set().union(*self._read.values())
+
+
+def _epoch_of(file: str) -> int:
+    """The epoch that the name of a file of epochal's carries."""
+    return int(file.rpartition("/")[2].split("-")[1])
 
 
 def data_files(folder: Path) -> Iterator[str]:
@@ -122,18 +142,11 @@ def data_files(folder: Path) -> Iterator[str]:
 
 def highest(folder: Path) -> int:
     """The highest number among a folder's names."""
-    try:
-        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=NONE)
-    except FileNotFoundError:
-        return NONE
+    return max((int(name) for name in _names(folder) if name.isdecimal()), default=NONE)
 
 
 def _last_done(journal: Path) -> int:
-    try:
-        names = os.listdir(journal)
-    except FileNotFoundError:
-        return NONE
-    return max((int(name[1:13]) for name in names if name.endswith(".done.json")), default=NONE)
+    return max((int(name[1:13]) for name in _names(journal) if name.endswith(".done.json")), default=NONE)
 
 
 def _staged_generations(target: Path, epoch: int) -> list[int]:
@@ -145,6 +158,13 @@ def _staged_generations(target: Path, epoch: int) -> list[int]:
             if number.isdecimal() and int(number) == epoch:
                 found.append(int(generation))
     return sorted(found)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -1,0 +1,162 @@
+"""Delta tables: epochal against Delta's own streaming sink and foreachBatch with txnAppId and txnVersion.
+
+    python -m benchmarks.delta [--rounds 5] [--json] [--only small|large|merge|versions]
+
+Each run starts from an empty table and checkpoint and ends when the last row is visible; all write
+log checkpoints on the same interval. ``merge`` compares upserts with foreachBatch + MERGE, ``versions``
+tells what a commit costs on a table with a long log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measure import Figure, note, race, table
+from benchmarks.streams import SHAPES, Stream
+from epochal import DeltaSink, EpochWriter, session
+from epochal.sinks.delta.handle import NewFile
+from epochal.sinks.delta.native import NativeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+NATIVE = "Delta's streaming sink"
+MERGE = "foreachBatch + MERGE"
+MERGE_SHAPE = (8, 50_000)
+KEYS = 200_000  # the merged table has so many rows: most epochs update what is there
+AT_VERSIONS = (10, 1_000, 5_000)
+APP = "benchmark"
+
+
+class Bench:
+    """One shape of input."""
+
+    def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
+        self._spark = spark
+        self._stream = Stream(spark, home, epochs, rows)
+
+    def appends(self, rounds: int) -> list[Figure]:
+        runs: dict[str, Callable[[], float]] = {
+            NATIVE: lambda: self._stream.run(self._native, "delta"),
+            "foreachBatch + txnVersion": lambda: self._stream.run(self._for_each_batch, "delta"),
+            "epochal": lambda: self._stream.run(self._epochal, "delta"),
+        }
+        return race(runs, peer=NATIVE, rounds=rounds)
+
+    def merges(self, rounds: int) -> list[Figure]:
+        runs: dict[str, Callable[[], float]] = {
+            MERGE: lambda: self._stream.run(self._merge, "delta", KEYS),
+            "epochal": lambda: self._stream.run(self._upsert, "delta", KEYS),
+        }
+        return race(runs, peer=MERGE, rounds=rounds)
+
+    def _native(self, target: Path, writer: DataStreamWriter) -> None:
+        writer.format("delta").start(str(target)).awaitTermination()
+
+    def _for_each_batch(self, target: Path, writer: DataStreamWriter) -> None:
+        def append(frame: DataFrame, epoch: int) -> None:
+            ours = frame.write.format("delta").mode("append").option("txnAppId", APP)
+            ours.option("txnVersion", epoch).save(str(target))
+
+        writer.foreachBatch(append).start().awaitTermination()
+
+    def _epochal(self, target: Path, writer: DataStreamWriter) -> None:
+        EpochWriter(DeltaSink(str(target))).start(writer).awaitTermination()
+
+    def _merge(self, target: Path, writer: DataStreamWriter) -> None:
+        from delta.tables import DeltaTable
+
+        self._empty_table(target)
+
+        def merge(frame: DataFrame, _: int) -> None:
+            into = DeltaTable.forPath(frame.sparkSession, str(target)).alias("t")
+            rows = _keyed(frame).alias("s")
+            into.merge(rows, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+        writer.foreachBatch(merge).start().awaitTermination()
+
+    def _upsert(self, target: Path, writer: DataStreamWriter) -> None:
+        self._empty_table(target)
+        upserts = EpochWriter(DeltaSink(str(target), mode="upsert", keys=["id"]))
+
+        def batch(frame: DataFrame, epoch: int) -> None:
+            upserts(_keyed(frame), epoch)
+
+        writer.foreachBatch(batch).start().awaitTermination()
+        upserts.settle()
+
+    def _empty_table(self, target: Path) -> None:
+        self._spark.sql(f"CREATE TABLE delta.`{target}` (id bigint, s string, d double, p int) USING delta")
+
+
+def _keyed(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr(f"id % {KEYS} id", "s", "d", "p")
+
+
+def commit_costs(home: Path) -> dict[int, float]:
+    """Milliseconds of a commit at some versions of one table, the median of nine."""
+    place = home / "long"
+    shutil.rmtree(place, ignore_errors=True)
+    long = NativeTable(str(place))
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    long.create(schema, (), {})
+    costs: dict[int, float] = {}
+    taken: list[float] = []
+    for epoch in range(max(AT_VERSIONS) + 5):
+        name = f"part-{epoch:012d}.parquet"
+        pq.write_table(pa.table({"id": [epoch]}), place / name)
+        start = time.perf_counter()
+        long.state()
+        new = NewFile(name, (place / name).stat().st_size, {}, '{"numRecords":1}')
+        long.commit([new], replace=False, lineage=APP, epoch=epoch, note="")
+        taken = [*taken[-8:], 1000 * (time.perf_counter() - start)]
+        if epoch - 4 in AT_VERSIONS:
+            costs[epoch - 4] = median(taken)
+            note(f"  version {epoch - 4:>5}: {costs[epoch - 4]:.1f} ms a commit")
+    return costs
+
+
+def main() -> None:
+    """Race and report."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.delta", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=[*SHAPES, "merge", "versions"])
+    parser.add_argument("--json", action="store_true", help="machines read this")
+    args = parser.parse_args()
+    results: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder:
+        home = Path(folder)
+        if args.only in (None, "versions"):
+            results["commit_ms_at_version"] = commit_costs(home)
+        for name, (epochs, rows) in {**SHAPES, "merge": MERGE_SHAPE}.items():
+            if args.only in (None, name):
+                spark = session("benchmark", master="local[2]")
+                note(f"{epochs} epochs x {rows:,} rows, Delta, local[2]")
+                bench = Bench(spark, home, epochs, rows)
+                figures = bench.merges(args.rounds) if name == "merge" else bench.appends(args.rounds)
+                peer = MERGE if name == "merge" else NATIVE
+                results[name] = {
+                    "seconds": {f.name: f.seconds for f in figures},
+                    "ratio": {f.name: f.ratio for f in figures},
+                }
+                if not args.json:
+                    title = f"{epochs} epochs x {rows:,} rows, Delta, local[2], {args.rounds} rounds"
+                    print(f"\n{title}\n{table(figures, peer)}\n", flush=True)
+    if args.json:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

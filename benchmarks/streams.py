@@ -1,0 +1,48 @@
+"""The stream that every benchmark runs: so many epochs of so many rows, from files, to their end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import timed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+SHAPES = {"small": (20, 50_000), "large": (3, 2_000_000)}
+SCHEMA = "id long, s string, d double, p int"
+
+
+class Stream:
+    """A source of files, one an epoch, and runs from it into an empty target."""
+
+    def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
+        self._spark, self._home, self._epochs, self._rows = spark, home, epochs, rows
+        self._source = home / f"source-{epochs}x{rows}"
+        if not self._source.exists():
+            self._make_source()
+
+    def run(self, work: Callable[[Path, DataStreamWriter], None], form: str = "parquet", distinct: int = 0) -> float:
+        """The seconds until the last row is visible. A run whose rows are not all there ends it all."""
+        place = self._home / "run"
+        shutil.rmtree(place, ignore_errors=True)
+        stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        writer = stream.parquet(str(self._source / "*")).writeStream
+        writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+        seconds = timed(lambda: work(place / "target", writer))
+        found = self._spark.read.format(form).load(str(place / "target")).count()
+        expected = distinct or self._epochs * self._rows
+        if found != expected:
+            raise SystemExit(f"{found} rows instead of {expected}: a figure for wrong output is none")
+        return seconds
+
+    def _make_source(self) -> None:
+        for epoch in range(self._epochs):
+            start = epoch * self._rows
+            frame = self._spark.range(start, start + self._rows, numPartitions=1)
+            columns = ("id", "concat('customer-', id % 9973) s", "double(id) / 4 d", "int(id % 10) p")
+            frame.selectExpr(*columns).write.parquet(str(self._source / f"{epoch:06d}"))

@@ -1,0 +1,58 @@
+"""Changes to orders are merged into a Delta table and archived as files, both on the same epoch.
+
+    python examples/orders_to_delta.py [FOLDER]
+
+Kill it whenever you like and run it again: the table and the archive end on the same whole epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import epochal
+from epochal import DeltaSink, EpochWriter, RollingFileSink
+
+SCHEMA = "order_id BIGINT, status STRING, changed_at BIGINT"
+
+
+def main(folder: Path) -> None:
+    """Merge what has arrived, then end."""
+    put_sample_changes(folder / "changes")
+    spark = epochal.session("orders")
+    changes = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "changes"))
+
+    writer = EpochWriter(
+        DeltaSink(
+            str(folder / "lake"),
+            mode="upsert",
+            keys=["order_id"],
+            order_by=["changed_at"],
+            delete_when="status = 'cancelled'",
+        ),
+        RollingFileSink(str(folder / "archive-of-changes"), format="json"),
+    )
+    query = writer.start(
+        changes.writeStream.trigger(availableNow=True).option("checkpointLocation", str(folder / "delta-checkpoint"))
+    )
+    query.awaitTermination()
+
+    for row in spark.read.format("delta").load(str(folder / "lake")).groupBy("status").count().sort("status").collect():
+        print(f"{row['status']}: {row['count']} orders")
+    spark.stop()
+
+
+def put_sample_changes(folder: Path) -> None:
+    """A hundred orders are placed; then half of them are shipped, and ten cancelled."""
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    steps = [("placed", range(100)), ("shipped", range(50)), ("cancelled", range(50, 60))]
+    for step, (status, orders) in enumerate(steps):
+        rows = ({"order_id": n, "status": status, "changed_at": step} for n in orders)
+        (folder / f"{step}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "orders-example"))

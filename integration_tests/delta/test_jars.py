@@ -1,0 +1,36 @@
+"""Delta's jars are fetched once, with nothing but Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal import Refused, delta_settings
+from epochal.spark_plugins import jars
+
+pytestmark = pytest.mark.spark
+
+
+def test_jars_are_fetched_into_an_empty_cache_and_found_there_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path))
+    first = delta_settings()
+    said = capsys.readouterr().err
+    again = delta_settings()
+
+    assert "fetching Delta's jars" in said
+    assert capsys.readouterr().err == ""
+    assert first == again
+    assert {path.name for path in (tmp_path / "jars").iterdir()} == set(jars.JARS)
+    assert all(Path(jar).stat().st_size > 100_000 for jar in first["spark.jars"].split(","))
+
+
+def test_jars_that_cannot_be_had_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars, "JARS", {"delta-spark-0.0.0.jar": "io.delta:delta-spark:0.0.0"})
+
+    with pytest.raises(Refused, match=r"Without network, put delta-spark-0\.0\.0\.jar into"):
+        jars.fetched()
+    assert list((tmp_path / "jars").iterdir()) == []

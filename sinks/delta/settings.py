@@ -1,0 +1,37 @@
+"""The options of a Delta sink as texts, the way Spark's settings and options carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from epochal.sinks.delta.sink import DeltaSink
+
+
+def parse_columns(text: str) -> list[str]:
+    """Names of columns.
+
+    >>> parse_columns("order_id, day")
+    ['order_id', 'day']
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+PARSERS: Mapping[str, Callable[[str], object]] = {
+    "path": str,
+    "mode": str,
+    "partition_by": parse_columns,
+    "evolve": str,
+    "keys": parse_columns,
+    "order_by": parse_columns,
+    "delete_when": str,
+    "drop": parse_columns,
+}
+REQUIRED = ("path",)
+NESTED = "properties"  # properties.<key> is a property of a new table
+
+
+def build(name: str, values: Mapping[str, object], nested: Mapping[str, str]) -> DeltaSink:
+    """The sink that parsed settings describe."""
+    arguments: dict[str, Any] = {key: value for key, value in values.items() if key != "path"}
+    return DeltaSink(str(values["path"]), name=name, properties=dict(nested), **arguments)
