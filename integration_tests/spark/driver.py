@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+PLAIN = {"spark.jars": ""}  # without Delta's own code, which appends to plain tables do not need
+
+
 class Ending(IntEnum):
     """How a driver ended."""
 
@@ -50,7 +53,9 @@ def main() -> Ending:
     if arguments.deaf:
         _hear_nothing()
     try:
-        spark = epochal.session("driver", master=arguments.master, conf={**CHEAP, **LOOPBACK, **_java_options()})
+        spark = epochal.session(
+            "driver", master=arguments.master, conf={**CHEAP, **LOOPBACK, **_java_options(), **PLAIN}
+        )
         _run(spark, arguments)
     except KeyboardInterrupt:
         return Ending.INTERRUPTED

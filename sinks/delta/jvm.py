@@ -87,7 +87,9 @@ class SparkTable:
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Make the table, empty. No error if another driver was first."""
         columns = self._jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema)).toDDL()
-        text = f"CREATE TABLE IF NOT EXISTS delta.{quoted(self._path)} ({columns}) USING delta"
+        # Without file: in front, or Spark would take it for the name of a table in its own folder.
+        place = quoted(self._path.removeprefix("file:"))
+        text = f"CREATE TABLE IF NOT EXISTS delta.{place} ({columns}) USING delta"
         if partition_by:
             text += f" PARTITIONED BY ({', '.join(quoted(name) for name in partition_by)})"
         if properties:

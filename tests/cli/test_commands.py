@@ -167,9 +167,10 @@ def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch:
 @pytest.mark.parametrize("kind", sorted(streams.BUILT_IN))
 def test_what_is_built_in_needs_no_installation(kind: str, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     monkeypatch.setattr(streams, "entry_points", lambda **_: [])
-    description = {"type": kind, "name": "orders", "target": str(scene.root / "orders"), "format": "json"}
+    of_each = {"files": {"format": "json"}, "delta": {"mode": "append", "keys": []}}
+    target = str(scene.root / "orders")
 
-    built = streams.build(description)
+    built = streams.build({"type": kind, "name": "orders", "target": target, **of_each.get(kind, {})})
 
     assert built.name == "orders"
 

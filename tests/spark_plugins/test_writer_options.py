@@ -41,6 +41,7 @@ def test_the_public_names_are_these() -> None:
     assert sorted(epochal.__all__) == [
         "BadRows",
         "DataLost",
+        "DeltaSink",
         "EpochQuery",
         "EpochWriter",
         "EpochalError",
@@ -59,6 +60,8 @@ def test_the_public_names_are_these() -> None:
         "TimeBucket",
         "UnsupportedQuery",
         "__version__",
+        "delta_settings",
+        "epoch_version",
         "published",
         "session",
     ]
