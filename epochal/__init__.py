@@ -27,6 +27,7 @@ from epochal.txn.errors import (
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
+    from epochal.sinks.cassandra import CassandraSink
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.history import epoch_version
     from epochal.sinks.files import PublishedEpoch, RollingFileSink, TimeBucket, published
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadRows",
+    "CassandraSink",
     "DataLost",
     "DeltaSink",
     "EpochQuery",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CassandraSink": "epochal.sinks.cassandra",
     "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",

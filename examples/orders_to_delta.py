@@ -8,6 +8,7 @@ Kill it whenever you like and run it again: the table and the archive end on the
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def put_sample_changes(folder: Path) -> None:
     steps = [("placed", range(100)), ("shipped", range(50)), ("cancelled", range(50, 60))]
     for step, (status, orders) in enumerate(steps):
         rows = ({"order_id": n, "status": status, "changed_at": step} for n in orders)
-        (folder / f"{step}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        file = folder / f"{step}.json"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(file, (step, step))  # Spark takes the oldest first, and these are of one moment
 
 
 if __name__ == "__main__":

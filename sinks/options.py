@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from epochal.txn.errors import OptionError
 
@@ -37,6 +37,17 @@ class Faults:
         """Note a fault unless the value can name a sink in journals, settings and logs."""
         good = isinstance(value, str) and _NAME.fullmatch(value) is not None
         self.check(good, f"name={value!r}: a letter, then up to 63 letters, digits, '_', '.' or '-'")
+
+    def column_names(self, option: str, given: object) -> tuple[str, ...]:
+        """A list of different column names; a fault is noted if it is anything else."""
+        names: tuple[object, ...] = ()
+        if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            names = tuple(given)
+        found = tuple(name for name in names if isinstance(name, str) and name)
+        if len(found) != len(names) or (given and not names):
+            self.add(f"{option}={given!r}: a list of column names")
+        self.check(len(set(found)) == len(found), f"{option}={list(found)!r}: names a column twice")
+        return found
 
     def done(self) -> None:
         """Raise what was found."""

@@ -23,10 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.cassandra import settings as cassandra_settings
 from epochal.sinks.delta import settings as delta_settings
 from epochal.sinks.files import settings as files_settings
-from epochal.sinks.files.settings import parse_bool, parse_int
 from epochal.sinks.options import Faults, nearest
+from epochal.sinks.texts import parse_bool, parse_int, parse_names
 from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.errors import OptionError
 from epochal.txn.participant import Participant
@@ -44,17 +45,13 @@ def _seconds(text: str) -> float:
         raise ValueError("must be a number of seconds") from None
 
 
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 WRITER_PARSERS: Mapping[str, Callable[[str], object]] = {
     "commit": str,
     "journal": str,
     "max_pending": parse_int,
     "settle_timeout": _seconds,
-    "adopt": _list,
-    "new": _list,
+    "adopt": parse_names,
+    "new": parse_names,
     "cache": parse_bool,
 }
 
@@ -70,6 +67,9 @@ class SinkKind:
 
 
 KINDS: Mapping[str, SinkKind] = {
+    "cassandra": SinkKind(
+        cassandra_settings.PARSERS, cassandra_settings.REQUIRED, cassandra_settings.NESTED, cassandra_settings.build
+    ),
     "delta": SinkKind(delta_settings.PARSERS, delta_settings.REQUIRED, delta_settings.NESTED, delta_settings.build),
     "files": SinkKind(files_settings.PARSERS, files_settings.REQUIRED, files_settings.NESTED, files_settings.build),
 }
@@ -85,7 +85,7 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
     prefix = f"{PREFIX}{stream}."
     faults = Faults(f"settings of {prefix}*")
     own = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
-    names = _list(own.pop("sinks", ""))
+    names = parse_names(own.pop("sinks", ""))
     if not names:
         streams = {m[1] for key in settings if (m := re.match(r"spark\.epochal\.([^.]+)\.sinks$", key))}
         faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{nearest(stream, streams)}")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,42 +61,48 @@ def fetched() -> list[Path]:
 
 
 def cache() -> Path:
-    """Where jars are kept: ``EPOCHAL_CACHE``, or the user's own cache folder."""
+    """Where jars are kept."""
+    return cache_root() / "jars"
+
+
+def cache_root() -> Path:
+    """Where everything is kept that is fetched once: ``EPOCHAL_CACHE``, or the user's own cache folder."""
     given = os.environ.get("EPOCHAL_CACHE")
-    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "epochal"
-    return base / "jars"
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "epochal"
 
 
 def _fetch(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("epochal: fetching Delta's jars (10 MB, once)\n")
     with tempfile.TemporaryDirectory(dir=home) as folder:
-        script = Path(folder, "nothing.py")
-        script.write_text("")
-        command = _command(script, Path(folder, "ivy"))
+        command = resolver(JARS.values(), LEFT_OUT, Path(folder))
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         for name in JARS:
             found = Path(folder, "ivy", "jars", f"io.delta_{name}")
             if not found.exists():
                 raise Refused(
                     f"Delta's jars could not be fetched (Spark's resolver ended with {done.returncode}): "
-                    f"{_last_words(done.stderr)}. Without network, put {' and '.join(JARS)} into {home}"
+                    f"{last_words(done.stderr)}. Without network, put {' and '.join(JARS)} into {home}"
                 )
             os.replace(found, home / name)  # whole or not at all, whoever else does the same
 
 
-def _command(script: Path, ivy: Path) -> list[str]:
+def resolver(packages: Iterable[str], left_out: str, folder: Path) -> list[str]:
+    """The command by which Spark fetches packages and what they ask for into ``ivy/jars`` of a folder."""
+    script = folder / "nothing.py"
+    script.write_text("")
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
     submit = shutil.which("spark-submit", path=str(Path(spec.origin).parent / "bin"))
     assert submit is not None, "pyspark has no bin/spark-submit"
     return [
-        *(submit, "--master", "local[1]", "--packages", ",".join(JARS.values())),
-        *("--exclude-packages", LEFT_OUT, "--conf", f"spark.jars.ivy={ivy}", str(script)),
+        *(submit, "--master", "local[1]", "--packages", ",".join(packages)),
+        *("--exclude-packages", left_out, "--conf", f"spark.jars.ivy={folder / 'ivy'}", str(script)),
     ]
 
 
-def _last_words(text: str) -> str:
+def last_words(text: str) -> str:
+    """The line of the resolver's output that says why."""
     lines = [line.strip() for line in text.splitlines() if "Exception" in line or "not found" in line]
     return lines[-1] if lines else "it said nothing"

@@ -22,7 +22,7 @@ from epochal.txn.errors import EpochalError
 from epochal.txn.files import join
 from epochal.txn.guard import Choices
 from epochal.txn.journal import Journal
-from epochal.txn.participant import Participant
+from epochal.txn.participant import Participant, StagesInCheckpoint
 from epochal.txn.settler import Settler
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class Run:
         self._ending = threading.Lock()
         self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
+        for sink in sinks:
+            if isinstance(sink, StagesInCheckpoint):
+                sink.stage_in(f"{(journal or join(checkpoint, 'epochal')).rstrip('/')}-staged")
         coordinator = Coordinator(
             journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
             checkpoint=SparkCheckpoint(files, checkpoint),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from subprocess import TimeoutExpired
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 DEFAULTS = {
-    # Workers must run the interpreter that has the driver's packages, not the first python3 they find.
-    "spark.pyspark.python": sys.executable,
-    "spark.pyspark.driver.python": sys.executable,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -31,6 +29,8 @@ LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
+    # Delta reads a table's log in 50 tasks by default, which on one machine takes seconds for each commit.
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 
 
@@ -44,6 +44,9 @@ def session(
     """
     from pyspark.sql import SparkSession
 
+    # Workers must run the interpreter that has the driver's packages, not the first python3 they find. Of the settings
+    # for it only spark-submit takes notice.
+    os.environ.setdefault("PYSPARK_PYTHON", (conf or {}).get("spark.pyspark.python", sys.executable))
     local = LOCAL_DEFAULTS if master.startswith("local") else {}
     settings = {**DEFAULTS, **local, **_delta(conf or {}), **(conf or {})}
     builder = SparkSession.builder.appName(app_name).master(master)

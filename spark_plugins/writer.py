@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
+from epochal.sinks.dead_letters import with_dead_letters
 from epochal.sinks.options import Faults
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
@@ -55,6 +56,7 @@ class EpochWriter:
         cache: bool | None = None,
     ) -> None:
         faults = Faults("EpochWriter")
+        sinks = with_dead_letters(sinks)
         _check_sinks(sinks, faults)
         faults.one_of("commit", commit, COMMIT)
         faults.check(journal is None or (isinstance(journal, str) and journal != ""), "journal: a folder or URI")

@@ -258,8 +258,8 @@ class Coordinator(Generic[Rows]):
                 failpoints.hit("before-stage")
                 staged[name] = participant.stage(attempt, rows, offsets=offsets)
                 failpoints.hit("after-stage")
-            if len({part.rows for part in staged.values()}) > 1:
-                counts = ", ".join(f"{name} {part.rows}" for name, part in staged.items())
+            if len({part.given for part in staged.values()}) > 1:
+                counts = ", ".join(f"{name} {part.given}" for name, part in staged.items())
                 raise BadRows(
                     f"epoch {attempt.epoch}: the sinks got different numbers of rows ({counts}). The frame gives other "
                     "rows each time it runs (rand(), a changing table): make it deterministic or write it to one sink"

@@ -35,13 +35,16 @@ STEPS: dict[str, str] = {
     "done": "the journal records DONE",
     "snapshot": "old journal records are folded into a snapshot",
     "purge": "folded journal records are removed",
-    "write": "files, Delta: Spark's writer stages the epoch's files",
+    "write": "files, Delta, Cassandra: Spark's writer stages the epoch's files",
     "rename": "files, Delta: one staged file gets its name where readers look",
     "marker": "files: a marker of the epoch or of a bucket is made",
     "manifest": "files: the epoch is added to the manifest",
-    "cleanup": "files, Delta: the emptied staging area is removed",
+    "cleanup": "files, Delta, Cassandra: the staging area of a committed epoch is removed",
     "table": "Delta: a missing table is made",
     "log": "Delta: the epoch's entry is added to the table's log",
+    "rows": "Cassandra: the epoch's rows are written",
+    "part": "Cassandra: one staged file is written and noted, in an executor",
+    "ledger": "Cassandra: the ledger is told that the epoch is in",
 }
 NAMES: tuple[str, ...] = tuple(f"{side}-{step}" for step in STEPS for side in ("before", "after"))
 

@@ -65,10 +65,15 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A participant's answer to stage: the handle, and how many rows it holds."""
+    """A participant's answer to stage: the handle, how many rows it holds, and of how many that it was given."""
 
     handle: Handle
     rows: int
+    seen: int | None = None  # where it is not all of them
+
+    @property
+    def given(self) -> int:
+        return self.rows if self.seen is None else self.seen
 
 
 class Outcome(Enum):

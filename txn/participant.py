@@ -7,7 +7,7 @@ object rebuilds it from what `describe` returned.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 
@@ -51,3 +51,11 @@ class Participant(Protocol[Rows]):
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         """The attempts of which anything staged is still there."""
+
+
+@runtime_checkable
+class StagesInCheckpoint(Protocol):
+    """A participant whose store has no place for files: it stages beside the journal."""
+
+    def stage_in(self, folder: str) -> None:
+        """Called at each start of a query, before anything else."""

@@ -27,6 +27,7 @@ from epochal.txn.recovery import Sinks, check_belongs
 GROUP = "epochal.participants"
 # For a checkout that is not installed and so has no entry points.
 BUILT_IN = {
+    "cassandra": "epochal.sinks.cassandra:from_description",
     "delta": "epochal.sinks.delta:from_description",
     "files": "epochal.sinks.files:from_description",
     "directory": "epochal.testing.directory:from_description",
@@ -100,9 +101,9 @@ class FromDescription(Protocol):
 def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
-    target = description.get("target")
-    if isinstance(target, str) and not is_local(target):
-        start_spark(target)
+    place = description.get("staging", description.get("target"))  # where its files are
+    if isinstance(place, str) and not is_local(place):
+        start_spark(place)
     for point in entry_points(group=GROUP, name=kind):
         return cast("FromDescription", point.load())(description)
     if kind in BUILT_IN:

@@ -86,16 +86,18 @@ class SparkTable:
 
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Make the table, empty. No error if another driver was first."""
-        columns = self._jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema)).toDDL()
-        # Without file: in front, or Spark would take it for the name of a table in its own folder.
-        place = quoted(self._path.removeprefix("file:"))
-        text = f"CREATE TABLE IF NOT EXISTS delta.{place} ({columns}) USING delta"
-        if partition_by:
-            text += f" PARTITIONED BY ({', '.join(quoted(name) for name in partition_by)})"
-        if properties:
-            given = (f"{_literal(key)} = {_literal(value)}" for key, value in properties.items())
-            text += f" TBLPROPERTIES ({', '.join(given)})"
-        self._spark.sql(text)
+        from pyspark.sql.types import StructType
+
+        # Not CREATE TABLE: to Delta a folder that is there is a table that is there, and ours holds _epochal/ by now.
+        empty = self._spark.createDataFrame([], StructType.fromJson(dict(schema)))
+        own = {key: value for key, value in properties.items() if not key.startswith("delta.")}
+        writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
+        for key in properties.keys() - own.keys():
+            writer = writer.option(key, properties[key])
+        writer.save(self._path)
+        if own:
+            given = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in own.items())
+            self._spark.sql(f"ALTER TABLE delta.{quoted(self._path)} SET TBLPROPERTIES ({given})")
 
     def understand(self, settings: Mapping[str, str]) -> None:
         """Take over the settings under which an epoch was staged; the session is ours alone."""

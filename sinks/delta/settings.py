@@ -6,26 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.sinks.delta.sink import DeltaSink
-
-
-def parse_columns(text: str) -> list[str]:
-    """Names of columns.
-
-    >>> parse_columns("order_id, day")
-    ['order_id', 'day']
-    """
-    return [part.strip() for part in text.split(",") if part.strip()]
-
+from epochal.sinks.texts import parse_names
 
 PARSERS: Mapping[str, Callable[[str], object]] = {
     "path": str,
     "mode": str,
-    "partition_by": parse_columns,
+    "partition_by": parse_names,
     "evolve": str,
-    "keys": parse_columns,
-    "order_by": parse_columns,
+    "keys": parse_names,
+    "order_by": parse_names,
     "delete_when": str,
-    "drop": parse_columns,
+    "drop": parse_names,
 }
 REQUIRED = ("path",)
 NESTED = "properties"  # properties.<key> is a property of a new table

@@ -66,10 +66,10 @@ class DeltaSink:
         faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
         faults.one_of("mode", mode, MODES)
         faults.sink_name(name)
-        self._partition_by = _names("partition_by", partition_by, faults)
-        self._keys = _names("keys", keys, faults)
-        self._order_by = _names("order_by", order_by, faults)
-        self._drop = _names("drop", drop, faults)
+        self._partition_by = faults.column_names("partition_by", partition_by)
+        self._keys = faults.column_names("keys", keys)
+        self._order_by = faults.column_names("order_by", order_by)
+        self._drop = faults.column_names("drop", drop)
         self._properties = _texts("properties", properties, faults)
         if evolve is not None:
             faults.one_of("evolve", evolve, ("add_columns",))
@@ -263,17 +263,6 @@ def from_description(description: Mapping[str, Json]) -> DeltaSink:
 
 def _unknown(lineages: enrolment.Lineages) -> dict[str, int]:
     return dict.fromkeys(lineages.others, NO_EPOCH)
-
-
-def _names(option: str, given: object, faults: Faults) -> tuple[str, ...]:
-    names: tuple[object, ...] = ()
-    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        names = tuple(given)
-    found = tuple(name for name in names if isinstance(name, str) and name)
-    if len(found) != len(names) or (given and not names):
-        faults.add(f"{option}={given!r}: a list of column names")
-    faults.check(len(set(found)) == len(found), f"{option}={list(found)!r}: names a column twice")
-    return found
 
 
 def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:

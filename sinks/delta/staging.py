@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.jvm import DELETED
+from epochal.sinks.reasons import marked
 from epochal.sinks.values import decode, encoded, in_utc, quoted
 from epochal.txn.errors import BadRows, Refused
 
@@ -30,21 +31,14 @@ PLAINLY = {
 }
 CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"  # how Spark notes char(n) and varchar(n) beside the type string
 _CHARACTERS = re.compile(r"(?:var)?char\((\d+)\)")
-_REASON = re.compile(r"epochal<<(.*?)>>", re.DOTALL)
 
 
 def refusing(frame: DataFrame, bad: Column, reason: str) -> DataFrame:
     """The same frame; a row for which `bad` holds ends the job."""
     from pyspark.sql import functions as f
 
-    fault = f.raise_error(f.lit(f"epochal<<{reason}>>")).cast("boolean")
+    fault = f.raise_error(f.lit(marked(reason))).cast("boolean")
     return frame.where(f.when(bad, fault).otherwise(f.lit(True)))
-
-
-def reason_of(fault: BaseException) -> str | None:
-    """Why `refusing` ended a job, if it did."""
-    found = _REASON.search(str(fault))
-    return found[1] if found else None
 
 
 def checked(frame: DataFrame, state: TableState) -> DataFrame:

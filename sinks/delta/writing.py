@@ -11,6 +11,7 @@ from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.handle import NewFile, StagedFile
 from epochal.sinks.delta.layout import DATA, Layout, part_name
 from epochal.sinks.delta.stats import LEAVES, statistics
+from epochal.sinks.reasons import reason_of
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, is_local, join
@@ -54,7 +55,7 @@ class Writing:
             with staging.written_plainly(frame.sparkSession):
                 writer.parquet(f"file:{folder}" if local else folder)
         except PySparkException as fault:
-            reason = staging.reason_of(fault)
+            reason = reason_of(fault)
             if reason is None and not isinstance(fault, AnalysisException):
                 raise
             raise BadRows(

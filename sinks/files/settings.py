@@ -8,28 +8,9 @@ from typing import Any
 
 from epochal.sinks.files.buckets import UNITS, TimeBucket
 from epochal.sinks.files.sink import RollingFileSink
+from epochal.sinks.texts import parse_bool, parse_int
 
 _TIME = re.compile(rf"({'|'.join(UNITS)})\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\)")
-_BOOLEANS = {"true": True, "false": False}
-
-
-def parse_bool(text: str) -> bool:
-    """A truth value.
-
-    >>> parse_bool("True")
-    True
-    """
-    if text.strip().lower() not in _BOOLEANS:
-        raise ValueError("must be true or false")
-    return _BOOLEANS[text.strip().lower()]
-
-
-def parse_int(text: str) -> int:
-    """A whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
 
 
 def parse_buckets(text: str) -> list[str | TimeBucket]:

@@ -4,9 +4,11 @@ import shutil
 
 import pytest
 
+from epochal import CassandraSink
 from epochal._version import __version__
 from epochal.cli import main, streams, text
 from epochal.testing import DirectoryParticipant
+from epochal.txn.model import Json
 from tests.cli.scene import Scene
 
 ON_STREAMS = ("status", "recover", "gc")
@@ -167,10 +169,14 @@ def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch:
 @pytest.mark.parametrize("kind", sorted(streams.BUILT_IN))
 def test_what_is_built_in_needs_no_installation(kind: str, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     monkeypatch.setattr(streams, "entry_points", lambda **_: [])
-    of_each = {"files": {"format": "json"}, "delta": {"mode": "append", "keys": []}}
+    of_each: dict[str, dict[str, Json]] = {
+        "files": {"format": "json"},
+        "delta": {"mode": "append", "keys": []},
+        "cassandra": CassandraSink("shop.orders", staging=str(scene.root / "staged")).describe(),
+    }
     target = str(scene.root / "orders")
 
-    built = streams.build({"type": kind, "name": "orders", "target": target, **of_each.get(kind, {})})
+    built = streams.build({"type": kind, "target": target, **of_each.get(kind, {}), "name": "orders"})
 
     assert built.name == "orders"
 

@@ -1,0 +1,48 @@
+"""What the sink stages, as the journal keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from epochal.txn.errors import Refused
+from epochal.txn.model import Handle
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedEpoch:
+    """Everything that a commit needs, in any later process; neither a secret nor a row."""
+
+    table: str
+    mode: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    files: tuple[tuple[str, int, int], ...]  # name, bytes, rows
+    stamp: int  # microseconds, even: deletes at it, all else one later
+    expiry: int | None  # seconds since 1970, for rows that bring none
+    expires: bool  # rows bring one
+    whole: bool  # every column is written: a row that is over goes as a whole
+    nulls: str
+    totals: Mapping[str, str]
+    limits: Mapping[str, int]
+    mark: str
+    offsets: str
+
+    def handle(self) -> Handle:
+        body: dict[str, Any] = asdict(self)
+        body["files"] = [list(file) for file in self.files]
+        return Handle(VERSION, {**body, "columns": list(self.columns), "key": list(self.key)})
+
+    @staticmethod
+    def read(handle: Handle) -> StagedEpoch:
+        if handle.version != VERSION:
+            raise Refused(
+                f"staged by another epochal (handle version {handle.version}, this one knows {VERSION}); finish it "
+                "with the version that staged it"
+            )
+        body: dict[str, Any] = dict(handle.body)
+        files = tuple((str(name), int(size), int(rows)) for name, size, rows in body["files"])
+        return StagedEpoch(**{**body, "columns": tuple(body["columns"]), "key": tuple(body["key"]), "files": files})

@@ -1,0 +1,125 @@
+"""The command line of `epochal serve`, with a stand-in for the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from epochal.cli import main, serve
+from epochal.testing import servers
+from epochal.testing.servers import CassandraCluster, Route, ServerFailed
+
+
+class StandInNode:
+    host = "127.0.0.1"
+    pid = 4711
+    running = True
+
+    def said(self) -> str:
+        return "its last words"
+
+
+class Server:
+    """What `servers.cassandra` was asked for; it dies, or whoever serves is asked to end, at the first look."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, object] = {}
+        self.ended = 0
+        self.at_first_look = signal.SIGINT
+
+    def start(self, nodes: int, **wishes: object) -> CassandraCluster:
+        self.asked = {"nodes": nodes, **wishes}
+        return CassandraCluster([StandInNode()], 9142, route=Route.LOCAL, end=self._end)  # type: ignore[list-item]
+
+    def look(self, seconds: float) -> None:
+        os.kill(os.getpid(), self.at_first_look)
+
+    def _end(self) -> None:
+        self.ended += 1
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(servers, "cassandra", made.start)
+    monkeypatch.setattr("epochal.cli.serve.time.sleep", made.look)
+    return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_asked_to_end(
+    server: Server, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.at_first_look = number
+
+    assert main(["serve", "cassandra", "--port", "9142", "--nodes", "3", "--folder", "kept"]) == 0
+
+    said = capsys.readouterr()
+    assert 'CassandraSink("shop.orders", contact_points=["127.0.0.1"], port=9142)' in said.out
+    assert "export EPOCHAL_CASSANDRA=127.0.0.1:9142" in said.out
+    assert "ready after" in said.err
+    tell = server.asked.pop("tell")
+    assert callable(tell)
+    assert server.asked == {"nodes": 3, "port": 9142, "folder": "kept", "own": True}
+    assert server.ended == 1
+
+
+def test_json_is_one_line_and_all_that_stdout_gets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "cassandra", "--json"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert json.loads(said) == {
+        "hosts": ["127.0.0.1"],
+        "port": 9142,
+        "route": "local",
+        "nodes": [{"host": "127.0.0.1", "pid": 4711}],
+    }
+
+
+def test_a_node_that_dies_ends_it_with_its_last_words(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(StandInNode, "running", False)
+
+    assert main(["serve", "cassandra"]) == 1
+    assert "127.0.0.1:9142 has ended:\nits last words" in capsys.readouterr().err
+    assert server.ended == 1
+
+
+def test_a_server_that_does_not_start_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> CassandraCluster:
+        raise ServerFailed("no Java")
+
+    monkeypatch.setattr(servers, "cassandra", fail)
+
+    assert main(["serve", "cassandra", "--json"]) == 1
+    said = capsys.readouterr()
+    assert "no Java" in said.err
+    assert said.out == ""
+
+
+def test_the_usual_port_is_taken_if_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "is_free", lambda host, port: True)
+    assert serve._usual_port(3, None) == 9042
+    monkeypatch.setattr(serve, "is_free", lambda host, port: host != "127.0.0.3")
+    assert serve._usual_port(3, None) is None
+    assert serve._usual_port(1, None) == 9042
+
+
+@pytest.mark.parametrize("wrong", [[], ["oracle"], ["cassandra", "--nodes", "2"], ["cassandra", "--port", "x"]])
+def test_wrong_usage_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", *wrong])
+    assert "usage: epochal serve" in capsys.readouterr().err
+
+
+def test_the_help_shows_how(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "epochal serve   cassandra" in capsys.readouterr().out
