@@ -45,8 +45,12 @@ class Ledger:
         self._parts = f"{quoted(keyspace)}.{quoted(PARTS)}"
 
     def exists(self) -> bool:
-        found = self._connect().session.cluster.metadata.keyspaces.get(self._keyspace)
-        return found is not None and STREAMS in found.tables and PARTS in found.tables
+        """Asked of the server: what the driver knows of its tables may be seconds old."""
+        rows = self._execute(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name IN (?, ?)",
+            *(self._keyspace, STREAMS, PARTS),
+        )
+        return len(list(rows)) == 2
 
     def create(self) -> None:
         """Make the tables; no error if another driver was first."""

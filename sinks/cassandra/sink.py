@@ -306,17 +306,10 @@ class CassandraSink:
         return Ledger(self._connection, self._keyspace, self._table, self.target)
 
     def _live_table(self) -> Table:
-        metadata = self._connection().session.cluster.metadata
-        keyspace = metadata.keyspaces.get(self._keyspace)
-        if keyspace is None or self._table not in keyspace.tables:
-            metadata_of = metadata.keyspaces
-            what = "keyspace" if keyspace is None else "table"
-            near = metadata_of if keyspace is None else keyspace.tables
-            raise Refused(
-                f"sink {self._name!r}: there is no {what} {self._keyspace if keyspace is None else self._table!r} in "
-                f"the cluster. Nothing was written. Create it, or name one of {', '.join(sorted(near)) or 'none'}"
-            )
-        return read(keyspace, self._table)
+        try:
+            return read(self._connection(), self._keyspace, self._table)
+        except Refused as fault:
+            raise Refused(f"sink {self._name!r}: {fault}") from None
 
     def _shape(self, rows: DataFrame) -> tuple[Table, Shape]:
         """The table as it is now and what a frame becomes in it; refused if it does not fit."""

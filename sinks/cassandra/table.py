@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.sinks.cassandra import cql
+from epochal.sinks.cassandra.connection import Connection, translated
 from epochal.sinks.cassandra.cql import Cql
 from epochal.sinks.cassandra.options import Options
 from epochal.sinks.options import nearest
 from epochal.txn.errors import Refused
-
-if TYPE_CHECKING:
-    from cassandra.metadata import KeyspaceMetadata
 
 # Which types of Spark a column takes. Nothing that could lose a digit: a cast is the user's to write.
 TAKES: Mapping[str, tuple[str, ...]] = {
@@ -61,11 +59,28 @@ class Table:
         return f"{cql.quoted(self.keyspace)}.{cql.quoted(self.name)}"
 
 
-def read(keyspace: KeyspaceMetadata, name: str) -> Table:
-    """The table of the driver's metadata; refused if it can never be written to exactly once."""
+def read(connection: Connection, keyspace_name: str, name: str) -> Table:
+    """The table as the server describes it now; refused if there is none, or it could never be exactly once."""
+    cluster = connection.session.cluster
+    known = cluster.metadata.keyspaces
+    try:
+        # Asked for each epoch: the driver hears of changes, but seconds later.
+        if keyspace_name not in known:
+            cluster.refresh_keyspace_metadata(keyspace_name)
+        if keyspace_name in known:
+            cluster.refresh_table_metadata(keyspace_name, name)
+    except Exception as fault:
+        raise translated(fault, f"the description of {keyspace_name}.{name}") from fault
+    if keyspace_name not in known or name not in known[keyspace_name].tables:
+        what, near = ("table", known[keyspace_name].tables) if keyspace_name in known else ("keyspace", known)
+        hint = nearest(name if what == "table" else keyspace_name, near)
+        raise Refused(f"{keyspace_name}.{name}: there is no such {what}{hint}. Nothing was written. Create it first")
+    keyspace = known[keyspace_name]
     found = keyspace.tables[name]
 
     def udt(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if kind not in keyspace.user_types:
+            cluster.refresh_user_type_metadata(keyspace_name, kind)
         if kind not in keyspace.user_types:
             raise ValueError(kind)
         described = keyspace.user_types[kind]
