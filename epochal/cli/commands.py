@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   epochal gc      checkpoints/orders            what could be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal demo                                  exactly-once under kill -9, shown in a minute
+  epochal serve   cassandra                     a real Cassandra on loopback to try things on, until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused
@@ -73,6 +74,10 @@ def _run(options: argparse.Namespace) -> int:
             return gc.run(
                 options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
             )
+        case "serve":
+            from epochal.cli import serve
+
+            return serve.cassandra(nodes=options.nodes, port=options.port, folder=options.folder, as_json=options.json)
         case _:
             from epochal.cli.demo import run as demo
 
@@ -139,6 +144,16 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--rows", type=_number(1), default=3000, metavar="N", help="orders in each epoch (3000)")
     demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
     demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")
+    about = "run a real server on loopback until Ctrl-C, to try things on"
+    serve = commands.add_parser("serve", parents=[verbose], help=about, description=about.capitalize())
+    kinds = serve.add_subparsers(dest="server", metavar="SERVER", required=True)
+    about = "Apache Cassandra 5: a container, or processes from Maven's jars"
+    cassandra = kinds.add_parser("cassandra", parents=[common, verbose], help=about, description=about)
+    cassandra.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="how many (1)")
+    cassandra.add_argument(
+        "--port", type=_number(1), metavar="N", help="the port for clients (9042, or another if that is in use)"
+    )
+    cassandra.add_argument("--folder", metavar="DIR", help="keep the data here, and go on with what is there")
     return whole
 
 

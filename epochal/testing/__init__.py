@@ -2,7 +2,7 @@
 
 `DirectoryParticipant` is the smallest honest participant, `StandInQuery` keeps Spark's order of
 checkpoint files without Spark, `contract` is the suite that any participant must pass, `processes` runs
-calls at the same time.
+calls at the same time, `servers` runs real stores.
 """
 
 from epochal.testing.directory import DirectoryParticipant

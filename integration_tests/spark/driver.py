@@ -73,7 +73,10 @@ def _ending(fault: Exception) -> Ending:
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
-def sinks_of(world: World, which: str) -> list[epochal.RollingFileSink | epochal.DeltaSink]:
+Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
+
+
+def sinks_of(world: World, which: str, cassandra: str = "") -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
     first = epochal.RollingFileSink(str(world.first), bucket_by=["kind"], marker="epoch", name="first")
     second = epochal.RollingFileSink(
@@ -82,13 +85,34 @@ def sinks_of(world: World, which: str) -> list[epochal.RollingFileSink | epochal
     table = epochal.DeltaSink(
         str(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
     )
-    sinks: list[epochal.RollingFileSink | epochal.DeltaSink] = [first, second, table]
+    sinks: list[Sink] = [first, second, table]
+    if which in ("cassandra", "kinds"):
+        rows, totals = cassandra_sinks(cassandra)
+        return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
     return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
+
+
+def cassandra_sinks(place: str) -> list[epochal.CassandraSink]:
+    """Two tables of the keyspace in HOST:PORT/KEYSPACE: every row, and totals to which every epoch adds."""
+    endpoint, _, keyspace = place.partition("/")
+    hosts, _, port = endpoint.rpartition(":")
+    where = {"contact_points": hosts.split(","), "port": int(port)}
+    rows = epochal.CassandraSink(f"{keyspace}.rows", name="rows", **where)  # type: ignore[arg-type]
+    totals = epochal.CassandraSink(
+        f"{keyspace}.totals",
+        name="totals",
+        mode="accumulate",
+        totals={"id": "sum", "rows": "count", "file": "max"},
+        drop=["kind"],
+        **where,  # type: ignore[arg-type]
+    )
+    return [rows, totals]
 
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     world = World(Path(arguments.root))
-    writer = epochal.EpochWriter(*sinks_of(world, arguments.sinks), commit=arguments.commit)
+    sinks = sinks_of(world, arguments.sinks, arguments.cassandra)
+    writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
     frame = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", arguments.files_per_trigger)
@@ -159,7 +183,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
-    parser.add_argument("--sinks", choices=["1", "2", "delta", "all"], default="2")
+    parser.add_argument("--sinks", choices=["1", "2", "delta", "all", "cassandra", "kinds"], default="2")
+    parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")

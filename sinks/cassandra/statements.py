@@ -41,10 +41,12 @@ def plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_ro
 def adding(keyspace: str, table: str, epoch: StagedEpoch, chain: Sequence[str], attempt: Attempt) -> Adding:
     """How the rows of an epoch are added to what is there."""
     where = " AND ".join(f"{quoted(name)} = ?" for name in epoch.key)
-    names = ", ".join(map(quoted, [*epoch.totals, epoch.mark]))
+    # In the order of the columns: the journal keeps no order of names.
+    totals = {name: epoch.totals[name] for name in epoch.columns if name in epoch.totals}
+    names = ", ".join(map(quoted, [*totals, epoch.mark]))
     return Adding(
         select=f"SELECT {names} FROM {quoted(keyspace)}.{quoted(table)} WHERE {where}",
-        totals=epoch.totals,
+        totals=totals,
         limits=epoch.limits,
         lineages=tuple(chain),
         epoch=attempt.epoch,

@@ -72,7 +72,10 @@ def read(connection: Connection, keyspace_name: str, name: str) -> Table:
     except Exception as fault:
         raise translated(fault, f"the description of {keyspace_name}.{name}") from fault
     if keyspace_name not in known or name not in known[keyspace_name].tables:
-        what, near = ("table", known[keyspace_name].tables) if keyspace_name in known else ("keyspace", known)
+        what, near = "keyspace", list(known)
+        if keyspace_name in known:
+            listing = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
+            what, near = "table", [found for (found,) in connection.session.execute(listing, [keyspace_name])]
         hint = nearest(name if what == "table" else keyspace_name, near)
         raise Refused(f"{keyspace_name}.{name}: there is no such {what}{hint}. Nothing was written. Create it first")
     keyspace = known[keyspace_name]

@@ -1,0 +1,148 @@
+"""A server's jars: fetched once from where Maven has them, kept in the cache, never shipped.
+
+By Maven where it is installed, because it knows the user's own mirrors; else by the resolver that comes with Spark,
+so that Python and Java are enough. A folder of jars gets its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.spark_plugins.jars import cache_root, last_words, resolver
+from epochal.testing.servers.errors import ServerFailed
+from epochal.testing.servers.java import Java
+
+TIMEOUT = 900
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>epochal</groupId><artifactId>server</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A server as Maven knows it."""
+
+    title: str
+    size: str
+    group: str
+    name: str
+    version: str
+    # What the server's own description leaves out; Spark's resolver does not see that it does.
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where its jars are, once they are."""
+        return cache_root() / f"{self.name}-{self.version}"
+
+
+CASSANDRA = Artifact(
+    title="Cassandra",
+    size="70 MB",
+    group="org.apache.cassandra",
+    name="cassandra-all",
+    version="5.0.9",
+    left_out=("net.openhft:chronicle-analytics", "net.openhft:compiler"),
+)
+
+
+def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = None) -> list[Path]:
+    """The jars of a server in order of name; fetches them if this is the first time."""
+    folder = artifact.folder
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder) as lock:
+            if not folder.exists():
+                (tell or _tell)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
+                _fetch(artifact, folder, java, lock)
+    return sorted(folder.glob("*.jar"))
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"epochal: {text}\n")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[int]:
+    """Others wait, then find what was fetched: two Mavens at once would spoil the user's own repository.
+
+    The lock goes with the processes that hold it, so a killed download holds up nobody.
+    """
+    with Path(f"{folder}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def _fetch(artifact: Artifact, folder: Path, java: Java, lock: int) -> None:
+    for leftover in folder.parent.glob(f"{folder.name}.part-*"):  # of a download that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    faults = []
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as part:
+        for command, found in _ways(artifact, Path(part)):
+            fault = _run(command, java, lock)
+            if fault is None and any(found.glob(f"*{artifact.name}-{artifact.version}.jar")):
+                os.rename(found, folder)
+                return
+            faults.append(f"{Path(command[0]).name} {fault or 'left them out'}")
+    raise ServerFailed(
+        f"{artifact.title}'s jars could not be fetched: {'; '.join(faults)}. Without network, put {artifact.name} "
+        f"{artifact.version} and all that it needs into {folder}"
+    )
+
+
+def _run(command: list[str], java: Java, lock: int) -> str | None:
+    """What went wrong, if anything did."""
+    try:
+        done = subprocess.run(
+            command,
+            env=_environment(java),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+            pass_fds=[lock],  # if this process is killed, others wait until that one has ended too
+        )
+    except subprocess.TimeoutExpired:
+        return f"took more than {TIMEOUT} s"
+    return f"ended with {done.returncode}: {last_words(done.stdout + done.stderr)}" if done.returncode else None
+
+
+def _ways(artifact: Artifact, part: Path) -> Iterator[tuple[list[str], Path]]:
+    """Commands that fetch the jars, and where each puts them."""
+    if maven := shutil.which("mvn"):
+        yield _by_maven(maven, artifact, part)
+    yield _by_spark(artifact, part)
+
+
+def _by_maven(maven: str, artifact: Artifact, part: Path) -> tuple[list[str], Path]:
+    description = part / "pom.xml"
+    description.write_text(POM.format(artifact.group, artifact.name, artifact.version))
+    found = part / "jars"
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={found}"]
+    return [maven, "--quiet", "--batch-mode", "--file", str(description), *goal], found
+
+
+def _by_spark(artifact: Artifact, part: Path) -> tuple[list[str], Path]:
+    package = f"{artifact.group}:{artifact.name}:{artifact.version}"
+    return resolver([package], ",".join(artifact.left_out), part), part / "ivy" / "jars"
+
+
+def _environment(java: Java) -> dict[str, str]:
+    # Spark needs 17; the Java that it would find by itself may be older, or none.
+    return {**os.environ, "JAVA_HOME": str(java.home)} if java.major >= 17 else dict(os.environ)

@@ -1,0 +1,205 @@
+"""Cassandra as processes of this machine, on 127.0.0.1 and, with three nodes, 127.0.0.2 and 127.0.0.3."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from epochal.testing.servers import cassandra_java, cassandra_yaml, cql
+from epochal.testing.servers.artifacts import CASSANDRA, jars
+from epochal.testing.servers.cassandra_yaml import Place
+from epochal.testing.servers.cluster import CassandraCluster
+from epochal.testing.servers.errors import ServerFailed
+from epochal.testing.servers.java import find_java
+from epochal.testing.servers.keeping import Keeper
+from epochal.testing.servers.ports import free_port, is_free
+from epochal.testing.servers.routes import Route
+from epochal.testing.servers.waiting import wait_until
+from epochal.testing.servers.wishes import Wishes
+
+GENTLE = 20.0  # seconds that a node has to end by itself
+MEMORY = "cluster.json"
+TAIL = 4_000
+
+
+def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluster:
+    """Start all nodes; the first alone, for the others ask it who is there."""
+    java = find_java()
+    found = jars(CASSANDRA, java, tell)
+    keeper = Keeper(wishes.folder)
+    try:
+        hosts = [f"127.0.0.{number + 1}" for number in range(wishes.nodes)]
+        port, storage_port = _ports(keeper.folder, hosts, wishes.port)
+        nodes = []
+        for number, host in enumerate(hosts):
+            home = keeper.folder / f"node{number + 1}"
+            place = Place(
+                number=number,
+                nodes=wishes.nodes,
+                listen=host,
+                rpc=host,
+                seed=hosts[0],
+                storage_port=storage_port,
+                port=port,
+                folder=str(home),
+            )
+            command = cassandra_java.command(java, found, home, nodes=wishes.nodes, options=wishes.java_options)
+            nodes.append(LocalNode(keeper, place, command, wishes))
+
+        def end() -> None:
+            try:
+                if wishes.folder:  # what they remember is used again, so let them write it down
+                    for node in nodes:
+                        node.ask_to_end()
+                    for node in nodes:
+                        node.stop()
+            finally:
+                keeper.end()
+
+        tls = cassandra_yaml.has_tls(wishes.settings)
+        cluster = CassandraCluster(nodes, port, route=Route.LOCAL, end=end, tls=tls, timeout=wishes.timeout)
+        for some in (nodes[:1], nodes[1:]):
+            if some and tell:
+                tell(f"starting {' and '.join(f'{node.host}:{port}' for node in some)}")
+            for node in some:
+                node.launch()
+            for node in some:
+                node.wait_until_ready()
+        cluster.wait_until_whole()
+    except BaseException:
+        keeper.end()
+        raise
+    return cluster
+
+
+class LocalNode:
+    """A node as a child of the keeper."""
+
+    def __init__(self, keeper: Keeper, place: Place, command: Sequence[str], wishes: Wishes) -> None:
+        self._keeper = keeper
+        self._place = place
+        self._command = command
+        self._wishes = wishes
+        self._folder = Path(place.folder)
+        self._log = self._folder / "system.log"
+        self._pid: int | None = None
+        self._fresh = True
+
+    @property
+    def host(self) -> str:
+        return self._place.rpc
+
+    @property
+    def pid(self) -> int:
+        if self._pid is None or not self.running:
+            raise ServerFailed(f"{self.host}:{self._place.port} does not run")
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        return self._pid is not None and not self._keeper.ended and self._keeper.code(self._pid) is None
+
+    def start(self) -> None:
+        if not self.running:
+            self.launch()
+            self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        self._fresh = not (self._folder / "data").exists()
+        (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
+        values = cassandra_yaml.settings(self._place, self._wishes.settings)
+        (self._folder / "cassandra.yaml").write_text(cassandra_yaml.text(values))
+        (self._folder / "logback.xml").write_text(cassandra_java.LOGBACK)
+        environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
+        self._pid = self._keeper.start(self._command, folder=self._folder, log=self._log, environment=environment)
+
+    def wait_until_ready(self) -> None:
+        """Return when it answers; `ServerFailed` if it ended instead."""
+        timeout = self._wishes.timeout
+        wait_until(self._answers, timeout, lambda: f"{self._name} did not answer within {timeout:g} s:\n{self.said()}")
+
+    def stop(self) -> None:
+        self.ask_to_end()
+        try:
+            wait_until(lambda: not self.running, GENTLE, lambda: "")
+        except ServerFailed:
+            self.kill()
+
+    def ask_to_end(self) -> None:
+        """Tell it to end in order, and do not wait."""
+        if self.running:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a paused one would not hear
+
+    def kill(self) -> None:
+        if not self.running:
+            return
+        self._signal(signal.SIGKILL)
+        wait_until(lambda: not self.running, GENTLE, lambda: f"{self._name} was killed and is still there")
+
+    def pause(self) -> None:
+        pid = self.pid
+        self._signal(signal.SIGSTOP)
+        # The call only sends the signal; each of its threads stops in its own time.
+        wait_until(lambda: _stands(pid), GENTLE, lambda: f"{self._name} does not stand still")
+
+    def resume(self) -> None:
+        assert self.pid
+        self._signal(signal.SIGCONT)
+
+    def said(self) -> str:
+        try:
+            return self._log.read_text(errors="replace")[-TAIL:]
+        except OSError:
+            return ""
+
+    @property
+    def _name(self) -> str:
+        return f"Cassandra on {self.host}:{self._place.port}"
+
+    def _signal(self, number: int) -> None:
+        assert self._pid is not None
+        self._keeper.signal(self._pid, number)
+
+    def _answers(self) -> bool:
+        assert self._pid is not None
+        code = self._keeper.code(self._pid)
+        if code is not None:
+            raise ServerFailed(f"{self._name} ended with {code} while it started:\n{self.said()}")
+        if cassandra_yaml.asks_for_certificates(self._wishes.settings):
+            return cql.listens(self.host, self._place.port)
+        tls = cassandra_yaml.has_tls(self._wishes.settings)
+        # Of a folder that was used before, the default password may have been changed.
+        return cql.answers(self.host, self._place.port, tls=tls, log_in=self._fresh)
+
+
+def _ports(folder: Path, hosts: Sequence[str], wanted: int | None) -> tuple[int, int]:
+    """Ports for clients and among nodes. A folder that was used before keeps its own: nodes know each other by them."""
+    memory = folder / MEMORY
+    if memory.exists():
+        known = json.loads(memory.read_text())
+        if known["nodes"] != len(hosts):
+            raise ServerFailed(f"{folder} holds a cluster with nodes={known['nodes']}, not {len(hosts)}")
+        port, storage_port = wanted or known["port"], known["storage_port"]
+    else:
+        port = wanted or free_port(hosts)
+        storage_port = free_port(hosts, [port])
+    for host in hosts:
+        for one in (port, storage_port):
+            if not is_free(host, one):
+                raise ServerFailed(f"{host}:{one} is in use")
+    memory.write_text(json.dumps({"nodes": len(hosts), "port": port, "storage_port": storage_port}))
+    return port, storage_port
+
+
+def _stands(pid: int) -> bool:
+    """Whether a process is stopped; taken for granted where there is no /proc."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "T"

@@ -1,0 +1,77 @@
+"""A Java that the server runs on: JAVA_HOME first, then PATH, then the usual places."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.testing.servers.errors import ServerFailed
+
+# Cassandra 5.0 is made for 11 and 17, and runs on 21 if that still allows a security manager; 24 has none.
+GOOD = (11, 17, 21)
+USUAL_PLACES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A java command and its major version."""
+
+    command: Path
+    major: int
+
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME would be."""
+        return self.command.resolve().parent.parent
+
+
+def find_java() -> Java:
+    """The first that Cassandra runs on; `ServerFailed` says what was found instead."""
+    passed: list[str] = []
+    for command in _candidates():
+        major = version(command)
+        if major in GOOD:
+            return Java(command, major)
+        passed.append(f"{command} is Java {major}" if major else f"{command} does not start")
+    found = "; ".join(passed) if passed else "found none in JAVA_HOME, PATH and the usual places"
+    raise ServerFailed(f"Cassandra needs Java 17 (11 and 21 do too); {found}. Install OpenJDK 17")
+
+
+def version(command: Path) -> int | None:
+    """Its major version: 8 for 1.8.0_392, 17 for 17.0.15; None if it does not say."""
+    try:
+        run = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', run.stderr + run.stdout)
+    return int(found[1]) if found and run.returncode == 0 else None
+
+
+def _candidates() -> Iterator[Path]:
+    seen: set[Path] = set()
+    for command in _commands():
+        if os.access(command, os.X_OK) and command.resolve() not in seen:
+            seen.add(command.resolve())
+            yield command
+
+
+def _commands() -> Iterator[Path]:
+    if given := os.environ.get("JAVA_HOME"):
+        yield Path(given, "bin", "java")
+    if found := shutil.which("java"):
+        yield Path(found)
+    for pattern in USUAL_PLACES:
+        whole = Path(pattern).expanduser()
+        for home in sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))):
+            yield home / "bin" / "java"

@@ -1,0 +1,49 @@
+"""Ports for servers that are stopped and started again.
+
+They are taken from below the range from which the kernel serves outgoing connections. Inside it, some client's
+connection could sit on a killed server's port when that wants it back; and a client that knocks at a closed port
+of that range can even be connected to itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from epochal.testing.servers.errors import ServerFailed
+
+LOWEST = 10_000
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_OUTGOING = 32_768
+TRIES = 1_000
+
+
+def free_port(hosts: Sequence[str], taken: Collection[int] = ()) -> int:
+    """A port that is free on each of the hosts, and none of those already taken."""
+    for _ in range(TRIES):
+        port = random.randrange(LOWEST, max(_first_outgoing(), LOWEST + 1_000))
+        if port not in taken and all(is_free(host, port) for host in hosts):
+            return port
+    raise ServerFailed(f"no port is free on all of {', '.join(hosts)}; on macOS only 127.0.0.1 is there by default")
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    with contextlib.closing(socket.socket()) as probe:
+        # As servers do: connections of a server that was just killed do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_outgoing() -> int:
+    try:
+        return int(OUTGOING.read_text().split()[0])
+    except (OSError, ValueError):  # not Linux
+        return USUAL_OUTGOING

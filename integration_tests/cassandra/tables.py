@@ -1,0 +1,76 @@
+"""Keyspaces and tables of the tests, and what a reader of them sees."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cassandra.cluster import Cluster, Session
+
+from epochal import CassandraSink
+from epochal.txn.model import Attempt, Handle, Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from epochal.testing.servers import CassandraCluster
+
+LINEAGE = "0f0e0d0c-0000-0000-0000-000000000001"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Keyspace:
+    """A keyspace of one test's own."""
+
+    name: str
+    session: Session
+    hosts: tuple[str, ...]
+    port: int
+
+    def execute(self, text: str) -> list[Any]:
+        return list(self.session.execute(text))
+
+    def table(self, name: str, columns: str, options: str = "") -> str:
+        """Make a table; its full name."""
+        self.execute(f"CREATE TABLE {self.name}.{name} ({columns}) {options}")
+        return f"{self.name}.{name}"
+
+    def sink(self, table: str, **options: Any) -> CassandraSink:
+        return CassandraSink(table, contact_points=self.hosts, port=self.port, **options)
+
+
+@contextmanager
+def keyspace(server: CassandraCluster, *, replicas: int = 1) -> Iterator[Keyspace]:
+    """A new keyspace with a session to look into it."""
+    cluster = Cluster(list(server.hosts), port=server.port, connect_timeout=30)
+    name = f"k{os.getpid()}_{next(_numbers)}"
+    try:
+        session = cluster.connect()
+        session.default_timeout = 60
+        session.execute(
+            f"CREATE KEYSPACE {name} WITH replication = "
+            f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}} AND durable_writes = true"
+        )
+        yield Keyspace(name, session, tuple(server.hosts), server.port)
+    finally:
+        cluster.shutdown()
+
+
+def stage(sink: CassandraSink, epoch: int, rows: DataFrame, generation: int = 1) -> tuple[Attempt, Handle]:
+    """Stage an epoch as the coordinator does."""
+    attempt = Attempt(LINEAGE, epoch, generation)
+    if not sink.open(LINEAGE).enrolled:
+        sink.enrol(LINEAGE, adopts=None)
+    return attempt, sink.stage(attempt, rows, offsets=f"{epoch:064x}").handle
+
+
+def write(sink: CassandraSink, epoch: int, rows: DataFrame) -> tuple[Attempt, Handle]:
+    """Stage and commit an epoch."""
+    attempt, handle = stage(sink, epoch, rows)
+    assert sink.commit(attempt, handle) is Outcome.COMMITTED
+    return attempt, handle

@@ -1,0 +1,41 @@
+"""The contract of participants, kept by a Cassandra table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from epochal import CassandraSink
+from epochal.sinks.cassandra import from_description
+from epochal.testing.contract import ParticipantContract
+from epochal.txn.model import Json
+from integration_tests.cassandra.tables import Keyspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class TestCassandra(ParticipantContract[Any]):
+    rounds = 2  # Spark takes its time to stage
+
+    @pytest.fixture(autouse=True)
+    def _empty_store(self, spark: SparkSession, space: Keyspace, tmp_path: Path) -> None:
+        self.spark, self.space, self.staging = spark, space, tmp_path / "staged"
+        self.table = space.table("numbers", "number bigint PRIMARY KEY, odd bigint")
+
+    def participant(self) -> CassandraSink:
+        return self.space.sink(self.table, staging=str(self.staging))
+
+    def rebuilt(self, description: dict[str, Json]) -> CassandraSink:
+        return from_description(description)
+
+    def rows(self, numbers: Sequence[int]) -> DataFrame:
+        return self.spark.createDataFrame([(n, n % 2) for n in numbers], "number long, odd long").coalesce(1)
+
+    def visible(self) -> list[int]:
+        return [row.number for row in self.space.execute(f"SELECT number FROM {self.table}")]

@@ -1,0 +1,102 @@
+"""Drivers killed around every step of a Cassandra sink, beside files and Delta; workers killed, drivers stalled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal.txn import failpoints
+from integration_tests.cassandra import streams
+from integration_tests.cassandra.tables import Keyspace
+from integration_tests.spark import checks
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.test_kill_chain import AHEAD, check_readers_agree
+from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+# Of four sinks (files, Delta, rows, totals) the third and fourth are Cassandra's.
+CHAIN = (
+    "after-enrol@3",
+    "before-write@3",
+    "after-write@4",
+    "after-prepared",
+    "before-rows",
+    "after-rows",
+    "before-ledger",
+    "after-ledger",
+    "before-rows@2",
+    "after-rows@2",
+    "before-ledger@2",
+    "after-ledger@2",
+    "before-cleanup@3",
+    "after-cleanup@4",
+    "after-commit@4",
+)
+IN_WORKERS = ("before-part", "after-part")
+
+
+def test_the_chain_has_every_failpoint_of_cassandra() -> None:
+    own = {name for name in failpoints.NAMES if failpoints.STEPS[name.partition("-")[2]].startswith("Cassandra")}
+
+    assert own <= {point.partition("@")[0] for point in CHAIN} | {*IN_WORKERS}
+
+
+def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_epoch(
+    spark: SparkSession, drivers: Children, world: World, space: Keyspace
+) -> None:
+    arguments = ("--sinks", "kinds", "--cassandra", streams.make_tables(space), "--small-journal")
+    for point in CHAIN:
+        name, _, hit = point.partition("@")
+        files = len(checks.planned(world)) + AHEAD
+        world.feed(files)
+        ended = drivers.run(world.root, *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        checks.check_after_a_kill(world)
+        streams.check_after_a_kill(world, space)
+    last = drivers.run(world.root, *arguments)
+
+    assert last.ending is Ending.DONE, last.output
+    checks.check_at_the_end(world, files=files)
+    streams.check_at_the_end(world, space, files=files)
+    check_readers_agree(spark, world)
+
+
+@pytest.mark.parametrize("point", IN_WORKERS)
+def test_workers_that_die_again_and_again_lose_and_double_nothing(
+    drivers: Children, world: World, space: Keyspace, point: str
+) -> None:
+    place = streams.make_tables(space)
+    world.feed(4)
+    # A worker counts its own hits: each is killed at its second part, and a new one goes on.
+    ended = drivers.run(world.root, "--sinks", "cassandra", "--cassandra", place, points=f"{point}=kill@2")
+
+    assert ended.ending is Ending.DONE, ended.output
+    assert "commit held" in ended.output
+    streams.check_at_the_end(world, space, files=4)
+
+
+def test_a_driver_that_stalled_in_mid_commit_changes_nothing_when_it_wakes(
+    drivers: Children, world: World, space: Keyspace
+) -> None:
+    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
+    world.feed(3)
+    gate = world.root / "gate"
+    stalled = drivers.start(world.root, *arguments, points=f"before-rows=pause:{gate}@3")
+    stalled.wait_for(gate)
+    world.feed(6)
+    newer = drivers.run(world.root, *arguments)
+    between = streams.totals(space)
+    gate.unlink()
+    woken = stalled.wait()
+
+    assert newer.ending is Ending.DONE, newer.output
+    assert woken.ending in (Ending.FENCED_OUT, Ending.CONCURRENT_UPDATE, Ending.FAILED), woken.output
+    assert between == streams.expected_totals(6)
+    streams.check_at_the_end(world, space, files=6)

@@ -1,0 +1,271 @@
+"""Options, statements, sending and adding, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+import pytest
+from cassandra import InvalidRequest, OperationTimedOut, Unavailable
+from cassandra.cluster import NoHostAvailable
+
+from epochal import CassandraSink, OptionError, RollingFileSink
+from epochal.sinks.cassandra.connection import PASSWORD, USER, Endpoint, StoreAway, brief, is_away
+from epochal.sinks.cassandra.cql import parse
+from epochal.sinks.cassandra.handle import StagedEpoch
+from epochal.sinks.cassandra.options import seconds
+from epochal.sinks.cassandra.statements import adding, plan
+from epochal.sinks.cassandra.table import Table, misfits, unsortable
+from epochal.sinks.cassandra.totals import added
+from epochal.sinks.cassandra.writing import Pipe
+from epochal.txn.errors import Refused
+from epochal.txn.model import Attempt
+
+SECRET = "hunter2"  # it is to be looked for
+
+
+def test_all_faults_come_in_one_error() -> None:
+    with pytest.raises(OptionError) as told:
+        CassandraSink(
+            "orders; DROP",
+            contact_points="localhost",
+            port=0,
+            mode="upsret",
+            nulls="none",
+            consistency="LOCAL_QUORUN",
+            ttl="soon",
+            user="me",
+            ca_file="ca.pem",
+            order_by="at",
+            in_flight=0,
+            totals={"amount": "sum"},
+        )
+
+    text = str(told.value)
+    assert len(told.value.faults) == 12
+    assert "keyspace.table" in text
+    assert "did you mean 'upsert'?" in text
+    assert "did you mean 'LOCAL_QUORUM'?" in text
+    assert "ttl='soon'" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"mode": "accumulate"}, "totals: accumulating needs them"),
+        ({"mode": "accumulate", "totals": {"n": "average"}}, "totals['n']='average'"),
+        ({"mode": "accumulate", "totals": {"n": "sum"}, "consistency": "ONE"}, "totals are read before"),
+        ({"mode": "accumulate", "totals": {"n": "sum"}, "ttl": 9}, "ttl: only for mode='upsert'"),
+        ({"ttl": 9, "expires_at": "at"}, "only one of them"),
+        ({"delete_when": " "}, "delete_when"),
+        ({"dead_letters": "folder"}, "dead_letters='folder': a sink"),
+    ],
+)
+def test_options_that_do_not_go_together_are_faults(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(OptionError) as told:
+        CassandraSink("shop.orders", **options)
+    assert fault in str(told.value)
+
+
+def test_secrets_are_in_no_description_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = CassandraSink("shop.orders", user="me", password=SECRET, staging="/tmp/staged")
+    monkeypatch.setenv(USER, "me")
+    monkeypatch.setenv(PASSWORD, SECRET)
+    endpoint = Endpoint(contact_points=("a",)).with_secrets()
+
+    assert endpoint.password == SECRET
+    for text in (repr(sink), json.dumps(sink.describe()), repr(endpoint), json.dumps(endpoint.describe())):
+        assert SECRET not in text
+
+
+def test_a_sink_outside_of_a_writer_says_that_it_has_no_folder_to_stage_in() -> None:
+    with pytest.raises(Refused, match="no folder to stage in"):
+        CassandraSink("shop.orders").describe()
+
+
+def test_dead_letters_are_a_sink_of_the_writer() -> None:
+    from epochal import EpochWriter
+
+    letters = RollingFileSink("bad", name="bad")
+    writer = EpochWriter(CassandraSink("shop.orders", dead_letters=letters))
+
+    assert [sink.name for sink in writer.sinks] == ["cassandra", "bad"]
+
+
+def test_durations_are_seconds_or_texts() -> None:
+    assert [seconds(v) for v in ("90 s", "5 min", "2 hours", "1 day", 7)] == [90, 300, 7200, 86_400, 7]
+    assert [seconds(v) for v in ("", "5", "-1 day", 0, True, None, 1.5)] == [None] * 7
+
+
+def staged(**changes: Any) -> StagedEpoch:
+    plain: dict[str, Any] = {
+        "table": "shop.orders",
+        "mode": "upsert",
+        "columns": ("id", "a"),
+        "key": ("id",),
+        "files": (("f", 9, 1),),
+        "stamp": 10,
+        "expiry": None,
+        "expires": False,
+        "whole": True,
+        "nulls": "tombstone",
+        "totals": {},
+        "limits": {},
+        "mark": "epochal",
+        "offsets": "x",
+    }
+    return StagedEpoch(**{**plain, **changes})
+
+
+def test_names_are_quoted_and_values_are_bound() -> None:
+    found = plan("shop", 'or"ders', staged(columns=("id", 'a"; DROP')), 1, 1)
+
+    assert found.insert == 'INSERT INTO "shop"."or""ders" ("id", "a""; DROP") VALUES (?, ?) USING TIMESTAMP ?'
+    assert found.delete == 'DELETE FROM "shop"."or""ders" USING TIMESTAMP ? WHERE "id" = ?'
+
+
+def test_totals_go_with_their_columns_whatever_order_the_journal_keeps() -> None:
+    epoch = staged(mode="accumulate", columns=("id", "z", "a"), totals={"a": "max", "z": "sum"})
+    found = adding("k", "t", epoch, ["ours"], Attempt("ours", 3, 1))
+
+    assert found.select == 'SELECT "z", "a", "epochal" FROM "k"."t" WHERE "id" = ?'
+    assert list(found.totals) == ["z", "a"]
+    assert plan("k", "t", epoch, 1, 1).insert.startswith('INSERT INTO "k"."t" ("id", "z", "a", "epochal") VALUES')
+
+
+def test_a_row_that_is_over_goes_whole_only_if_it_was_written_whole() -> None:
+    whole = plan("k", "t", staged(expires=True), 1, 1)
+    part = plan("k", "t", staged(expires=True, whole=False), 1, 1)
+
+    assert whole.forget == whole.delete
+    assert part.forget == 'DELETE "a" FROM "k"."t" USING TIMESTAMP ? WHERE "id" = ?'
+    assert whole.insert.endswith("USING TIMESTAMP ? AND TTL ?")
+
+
+def test_a_handle_comes_back_as_it_was_and_a_newer_one_is_refused() -> None:
+    handle = staged(totals={"a": "sum"}).handle()
+    text = json.loads(json.dumps(handle.to_json()))
+    back = type(handle).from_json(text)
+
+    assert StagedEpoch.read(back) == staged(totals={"a": "sum"})
+    with pytest.raises(Refused, match="another epochal"):
+        StagedEpoch.read(type(handle)(99, handle.body))
+
+
+@pytest.mark.parametrize(
+    ("frame", "fault"),
+    [
+        ({"id": "long"}, None),
+        ({"id": "long", "t": "string", "f": {"type": "array", "elementType": "integer"}}, None),
+        ({"t": "string"}, "id: part of the primary key, and not in the frame"),
+        ({"id": "long", "T": "string"}, "T: not in the table (but 't': names must be spelled alike)"),
+        ({"id": "long", "tt": "string"}, "tt: not in the table; did you mean 't'?"),
+        ({"id": "string"}, "id: string in the frame, bigint in the table"),
+        ({"id": "long", "t": "timestamp_ntz"}, "t: timestamp_ntz in the frame, text in the table"),
+        ({"id": "long", "l": {"type": "array", "elementType": "integer"}}, "l: list<int> is not frozen"),
+        ({"id": "long", "s": "integer"}, "s: static"),
+        ({"id": "long", "f": {"type": "array", "elementType": "string"}}, "f.element: string in the frame, int"),
+    ],
+)
+def test_a_frame_is_compared_column_by_column(frame: dict[str, Any], fault: str | None) -> None:
+    columns = {"id": "bigint", "t": "text", "l": "list<int>", "f": "frozen<list<int>>", "s": "int"}
+    table = Table(
+        "k", "t", {n: parse(k, lambda _: ((), ())) for n, k in columns.items()}, ("id",), (), frozenset("s"), 0
+    )
+    schema = {"fields": [{"name": name, "type": kind} for name, kind in frame.items()]}
+
+    found = misfits(table, schema)
+
+    assert len(found) == (0 if fault is None else 1)
+    assert fault is None or found[0].startswith(fault)
+    assert unsortable(schema, ["nowhere"]) == ["order_by: 'nowhere' is not in the frame"]
+
+
+class Future:
+    def __init__(self, answers: deque[Exception | None]) -> None:
+        self._answers = answers
+
+    def result(self) -> list[Any]:
+        answer = self._answers.popleft() if self._answers else None
+        if answer is not None:
+            raise answer
+        return []
+
+
+class Server:
+    """A session whose answers are written down beforehand; beyond them all is well."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self._answers = deque(answers)
+        self.session = self
+        self.sent: list[str] = []
+
+    def execute_async(self, statement: str) -> Future:
+        self.sent.append(statement)
+        return Future(self._answers)
+
+    def execute(self, statement: str) -> list[Any]:
+        return self.execute_async(statement).result()
+
+
+def pipe(server: Any, **options: Any) -> tuple[Pipe, list[float]]:
+    slept: list[float] = []
+    return Pipe(server, 2, clock=lambda: sum(slept), sleep=slept.append, **options), slept
+
+
+AWAY = [Unavailable("a"), OperationTimedOut(), NoHostAvailable("none", {"h": OSError("refused")})]
+
+
+@pytest.mark.parametrize("fault", AWAY, ids=lambda fault: type(fault).__name__)
+def test_what_may_pass_is_sent_again_until_it_is_acknowledged(fault: Exception) -> None:
+    server = Server(fault, fault)
+    sending, slept = pipe(server)
+    sending.send("one")
+    sending.send("two")
+    sending.drain()
+
+    assert server.sent.count("one") == 3
+    assert server.sent.count("two") == 1
+    assert slept == [0.05, 0.1]
+
+
+def test_patience_ends_and_says_what_it_was() -> None:
+    sending, slept = pipe(Server(*[Unavailable("not enough")] * 99), patience=3.0)
+    sending.send("one")
+
+    with pytest.raises(StoreAway, match="not enough"):
+        sending.drain()
+    assert sum(slept) <= 3.0
+
+
+def test_what_is_wrong_for_good_is_raised_at_once() -> None:
+    server = Server(InvalidRequest("unknown column"))
+    sending, slept = pipe(server)
+    sending.send("one")
+
+    with pytest.raises(InvalidRequest):
+        sending.drain()
+    assert (server.sent, slept) == (["one"], [])
+
+
+def test_an_unreachable_cluster_is_told_by_what_its_hosts_said() -> None:
+    fault = NoHostAvailable("Unable to connect", {"a": OSError("refused"), "b": OSError("refused")})
+
+    assert is_away(fault)
+    assert brief(fault) == "OSError: refused"
+
+
+@pytest.mark.parametrize(
+    ("how", "before", "more", "after"),
+    [
+        ("sum", None, 4, 4),
+        ("sum", 3, 4, 7),
+        ("count", 3, 1, 4),
+        ("min", 3, 4, 3),
+        ("max", 3, 4, 4),
+        ("max", 3, None, 3),
+    ],
+)
+def test_totals_are_added(how: str, before: Any, more: Any, after: Any) -> None:
+    assert added(how, before, more) == after
