@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal.txn import failpoints
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace
 from integration_tests.spark import checks
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
-from integration_tests.spark.test_kill_chain import AHEAD, check_readers_agree
+from integration_tests.spark.test_kill_chain import AHEAD, OF_CASSANDRA, check_readers_agree
 from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
@@ -42,9 +41,7 @@ IN_WORKERS = ("before-part", "after-part")
 
 
 def test_the_chain_has_every_failpoint_of_cassandra() -> None:
-    own = {name for name in failpoints.NAMES if failpoints.STEPS[name.partition("-")[2]].startswith("Cassandra")}
-
-    assert own <= {point.partition("@")[0] for point in CHAIN} | {*IN_WORKERS}
+    assert {*OF_CASSANDRA} <= {point.partition("@")[0] for point in CHAIN} | {*IN_WORKERS}
 
 
 def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_epoch(

@@ -48,6 +48,8 @@ def main() -> Ending:
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if arguments.log:
+        logging.getLogger().addHandler(logging.FileHandler(arguments.log))
     if arguments.small_journal:
         _compact_often()
     if arguments.deaf:
@@ -185,6 +187,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--commit", default="checkpoint")
     parser.add_argument("--sinks", choices=["1", "2", "delta", "all", "cassandra", "kinds"], default="2")
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals")
+    parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")

@@ -36,7 +36,8 @@ def batches(rows: Sequence[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
     schema = pa.schema(
         [("p", pa.string()), ("c", pa.int64()), ("v", pa.int64()), ("_order_0", pa.int64()), (DELETE, pa.bool_())]
     )
-    return pa.Table.from_pylist(list(rows), schema).to_batches(max_chunksize=size)
+    cut: list[pa.RecordBatch] = pa.Table.from_pylist(list(rows), schema).to_batches(max_chunksize=size)
+    return cut
 
 
 def row(p: str | None, c: int | None, v: int | None = 0, order: int | None = None, **extra: Any) -> dict[str, Any]:
