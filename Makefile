@@ -33,6 +33,7 @@ lint: $(READY) ## style, types and the direction of imports
 bench: java $(READY) ## the benchmarks
 	@$(BIN)/python -m benchmarks.files
 	@$(BIN)/python -m benchmarks.delta
+	@$(BIN)/python -m benchmarks.cassandra
 
 clean: ## remove .venv and everything that can be made again
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .grimp_cache .import_linter_cache

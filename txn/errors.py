@@ -17,7 +17,8 @@ The class says what to do, the message what happened and what follows::
     └── NotSettled             a store stayed away; the epoch is safe and will be committed later
 
 Whatever else a participant raises while it commits (a refused connection, a full disk) is taken
-as "the store is away" and is tried again; these are not.
+as "the store is away" and is tried again; these are not. While an epoch is staged only `StoreAway`
+says so: anything else there may be a fault of the frame, and ends the query.
 """
 
 from __future__ import annotations
@@ -80,3 +81,7 @@ class BadRows(EpochalError, ValueError):
 
 class NotSettled(EpochalError):
     """A decided epoch waits for a store that does not answer."""
+
+
+class StoreAway(OSError):
+    """A store does not answer, or not yet: not an error of ours, but a reason to wait."""

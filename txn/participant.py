@@ -36,7 +36,8 @@ class Participant(Protocol[Rows]):
     def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
         """Make the rows durable but invisible, and sure that no row can make commit fail.
 
-        `offsets` is the digest of the epoch's source offsets, to be remembered with the epoch.
+        `offsets` is the digest of the epoch's source offsets, to be remembered with the epoch. StoreAway
+        means "try again"; any other exception ends the query.
         """
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from epochal.txn.coordinator import CommitFailed, Coordinator, Ran, Rows
-from epochal.txn.errors import EpochalError, NotSettled
+from epochal.txn.errors import EpochalError, NotSettled, StoreAway
 
 log = logging.getLogger("epochal")
 
@@ -76,7 +76,17 @@ class Settler(Generic[Rows]):
         self._raise_failure()
         with self._lock:
             self._hold(epoch)
-            return self.coordinator.run(epoch, rows)
+            failures = 0
+            while True:
+                try:
+                    ran = self.coordinator.run(epoch, rows)
+                except StoreAway as away:
+                    failures += 1
+                    self._log_held(away)
+                    self._wait(failures, away)
+                    continue
+                self._log_resumed()
+                return ran
 
     def settle(self, timeout: float | None = None) -> None:
         """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
@@ -117,13 +127,16 @@ class Settler(Generic[Rows]):
             if failed is None or self._has_room(epoch):
                 return
             failures += 1
-            # The lock is released so that stop and the background thread are not kept waiting.
-            self._lock.release()
-            try:
-                if self._stopping.wait(self._backoff.after(failures)):
-                    raise NotSettled(f"stopped while waiting: {failed}") from failed
-            finally:
-                self._lock.acquire()
+            self._wait(failures, failed)
+
+    def _wait(self, failures: int, failed: CommitFailed | OSError) -> None:
+        """Pause in a batch; the lock is released so that stop and the background thread are not kept waiting."""
+        self._lock.release()
+        try:
+            if self._stopping.wait(self._backoff.after(failures)):
+                raise NotSettled(f"stopped while waiting: {failed}") from failed
+        finally:
+            self._lock.acquire()
 
     def _has_room(self, epoch: int) -> bool:
         try:

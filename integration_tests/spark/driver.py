@@ -55,9 +55,9 @@ def main() -> Ending:
     if arguments.deaf:
         _hear_nothing()
     try:
-        spark = epochal.session(
-            "driver", master=arguments.master, conf={**CHEAP, **LOOPBACK, **_java_options(), **PLAIN}
-        )
+        plain = {} if arguments.sinks == "by-delta" else PLAIN
+        conf = {**CHEAP, **LOOPBACK, **_java_options(), **plain}
+        spark = epochal.session("driver", master=arguments.master, conf=conf)
         _run(spark, arguments)
     except KeyboardInterrupt:
         return Ending.INTERRUPTED
@@ -91,6 +91,11 @@ def sinks_of(world: World, which: str, cassandra: str = "") -> list[Sink]:
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
+    if which == "by-delta":
+        # Both need Delta's own code: one is merged into, the other has a property that closes the gate to delta-rs.
+        merged = epochal.DeltaSink(str(world.second), mode="upsert", keys=["id"], name="merged")
+        tracked = epochal.DeltaSink(str(world.table), properties={"delta.enableRowTracking": "true"}, name="tracked")
+        return [merged, tracked]
     return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
 
 
@@ -185,7 +190,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
-    parser.add_argument("--sinks", choices=["1", "2", "delta", "all", "cassandra", "kinds"], default="2")
+    parser.add_argument("--sinks", choices=["1", "2", "delta", "all", "by-delta", "cassandra", "kinds"], default="2")
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals")
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")

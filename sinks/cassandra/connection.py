@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from epochal.txn.errors import Refused
+from epochal.txn.errors import Refused, StoreAway
 from epochal.txn.model import Json
 
 if TYPE_CHECKING:
@@ -58,10 +58,6 @@ class Endpoint:
             "cert_file": self.cert_file,
             "key_file": self.key_file,
         }
-
-
-class StoreAway(OSError):
-    """The cluster does not answer, or not yet: to be tried again."""
 
 
 class Connection:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra.connection import Endpoint, StoreAway, connect, translated
+from epochal.sinks.cassandra.connection import Endpoint, connect, translated
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.totals import Adder, Adding
 from epochal.sinks.cassandra.writing import Plan, Writer
 from epochal.txn import failpoints
-from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.errors import EpochalError, Refused, StoreAway
 
 if TYPE_CHECKING:
     import pyarrow as pa

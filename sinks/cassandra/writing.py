@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra.connection import Connection, StoreAway, brief, is_away
+from epochal.sinks.cassandra.connection import Connection, brief, is_away
+from epochal.txn.errors import StoreAway
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from cassandra import InvalidRequest, OperationTimedOut, Unavailable
 from cassandra.cluster import NoHostAvailable
 
 from epochal import CassandraSink, OptionError, RollingFileSink
-from epochal.sinks.cassandra.connection import PASSWORD, USER, Endpoint, StoreAway, brief, is_away
+from epochal.sinks.cassandra.connection import PASSWORD, USER, Endpoint, brief, is_away
 from epochal.sinks.cassandra.cql import parse
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.options import seconds
@@ -19,7 +19,7 @@ from epochal.sinks.cassandra.statements import adding, plan
 from epochal.sinks.cassandra.table import Table, misfits, unsortable
 from epochal.sinks.cassandra.totals import added
 from epochal.sinks.cassandra.writing import Pipe
-from epochal.txn.errors import Refused
+from epochal.txn.errors import Refused, StoreAway
 from epochal.txn.model import Attempt
 
 SECRET = "hunter2"  # it is to be looked for

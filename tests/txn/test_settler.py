@@ -9,8 +9,8 @@ import pytest
 
 from epochal.testing import DirectoryParticipant
 from epochal.txn.coordinator import Coordinator, Ran
-from epochal.txn.errors import DataLost, EpochalError, NotSettled
-from epochal.txn.model import Attempt, Handle, Json, Outcome
+from epochal.txn.errors import DataLost, EpochalError, NotSettled, StoreAway
+from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
 from epochal.txn.settler import Backoff, Settler
 from epochal.txn.view import View
 from tests.txn.stream import QUERY, Rows, Stream
@@ -55,6 +55,13 @@ class Flaky(DirectoryParticipant):
         self.fails = fails
         self.fault: Exception = ConnectionError("no route to host")
         self.committed = threading.Event()
+        self.away = 0  # how often staging finds the store away
+
+    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+        if self.away > 0:
+            self.away -= 1
+            raise StoreAway("nobody answers")
+        return super().stage(attempt, rows, offsets=offsets)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if self.fails > 0:
@@ -130,6 +137,31 @@ def test_the_stream_is_held_while_an_epoch_waits() -> None:
     assert staged == [[Attempt(QUERY, 0, 1)]] * 5
     assert rig.rows() == [0]
     assert rig.sink.leftovers(QUERY) == [Attempt(QUERY, 1, 1)]
+
+
+def test_the_stream_is_held_while_a_store_is_away_for_staging(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(fails=0)
+    rig.sink.away = 3
+
+    with caplog.at_level(logging.WARNING, logger="epochal"):
+        ran = rig.run(1)
+
+    assert ran is Ran.STAGED
+    assert rig.time.waits == [Backoff().after(n) for n in (1, 2, 3)]
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "commit held, the store does not answer",
+        "commit resumed",
+    ]
+
+
+def test_stop_ends_a_batch_that_waits_for_a_store_to_stage() -> None:
+    rig = Rig(fails=0)
+    rig.sink.away = 1000
+    rig.time.meanwhile = rig.time.set
+
+    with pytest.raises(NotSettled, match="nobody answers"):
+        rig.run(1)
+    assert rig.sink.leftovers(QUERY) == []
 
 
 def test_max_pending_lets_so_many_epochs_wait() -> None:

@@ -1,0 +1,45 @@
+"""Drivers killed around the commits that Delta's own code makes: merges, and tables that delta-rs may not touch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from integration_tests.spark.checks import committed, planned
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.world import World, all_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+AHEAD = 3
+# Of two sinks the first is merged into. A kill before or after its log entry, and that of the second.
+CHAIN = ("after-table", "after-prepared", "before-log", "after-log", "before-log@2", "after-log@2", "before-cleanup")
+
+
+def test_kills_around_merges_and_appends_by_delta_leave_every_row_once(
+    spark: SparkSession, drivers: Children, world: World
+) -> None:
+    for point in CHAIN:
+        name, _, hit = point.partition("@")
+        files = len(planned(world)) + AHEAD
+        world.feed(files)
+        ended = drivers.run(world.root, "--sinks", "by-delta", points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+    last = drivers.run(world.root, "--sinks", "by-delta")
+
+    assert last.ending is Ending.DONE, last.output
+    assert set(planned(world).values()) <= committed(world)
+    for table in (world.second, world.table):
+        theirs = spark.read.format("delta").load(str(table)).collect()
+        others = DeltaTable(table).to_pyarrow_table().to_pylist()
+        assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in theirs) == all_rows(files)
+        assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in others) == all_rows(files)
+        assert list(table.glob("_epochal/staged/*/*")) == []
