@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks import footers
 from epochal.sinks.cassandra import job as jobs
 from epochal.sinks.cassandra import staging
 from epochal.sinks.cassandra.connection import Connection, Endpoint, connect
@@ -189,15 +190,24 @@ class CassandraSink:
         table, shape = self._shape(rows)
         folder = join(self._home(attempt), "data")
         counter = Observation()
+        out = None if footers.tell_all(rows.sparkSession, folder) else Observation()
         failpoints.hit("before-write")
         try:
             frame = rows.observe(counter, f.count(f.lit(1)).alias("rows"))
             frame = self._accepted(frame, shape) if self._letters is not None else frame
             frame = self._written(frame, table)
             sorted_frame = staging.by_key(self._beside(frame), shape, self._tasks(rows.sparkSession))
-            staging.write(staging.encoded(sorted_frame, shape), _uri(folder))
+            encoded = staging.encoded(sorted_frame, shape)
+            if out is not None:
+                encoded = encoded.observe(out, f.count(f.lit(1)).alias("rows"))
+            staging.write(encoded, _uri(folder))
         except PySparkException as fault:
             reason = reason_of(fault)
+            if "No module named 'epochal" in str(fault):
+                raise Refused(
+                    f"sink {self._name!r}: the executors' Python has no epochal. Nothing was written. Install "
+                    "epochal[cassandra] there, or name the interpreter that has it: PYSPARK_PYTHON"
+                ) from fault
             if reason is None and not isinstance(fault, AnalysisException):
                 raise
             raise BadRows(
@@ -205,6 +215,11 @@ class CassandraSink:
             ) from fault
         failpoints.hit("after-write")
         found = self._measured(rows.sparkSession, folder)
+        if out is not None and int(out.get.get("rows", 0)) != sum(count for _, _, count in found):
+            raise Refused(
+                f"sink {self._name!r}: not all rows that Spark wrote to {folder} are there. Do "
+                "the driver and the executors see the same file system? Nothing of the epoch was written"
+            )
         self._stamp = stamp = self._next_stamp(attempt.lineage)
         epoch = StagedEpoch(
             table=f"{self._keyspace}.{self._table}",
