@@ -39,6 +39,8 @@ class SparkTable:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark.newSession()
+        # Delta would store a merge's rows once more, in case they change meanwhile; staged files do not.
+        self._spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
         self._path = path
         self._jvm: Any = spark._jvm
         self._snapshot: Any = None
