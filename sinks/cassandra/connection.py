@@ -107,6 +107,8 @@ def is_away(fault: BaseException) -> bool:
 
     if isinstance(fault, NoHostAvailable):
         return not any(isinstance(e, cassandra.AuthenticationFailed) for e in _errors(fault))
+    if type(fault) is cassandra.DriverException:
+        return True  # "metadata was not refreshed": nobody was there to ask
     final = (cassandra.RequestValidationException, protocol.RequestValidationException, cassandra.FunctionFailure)
     if isinstance(fault, final):
         return isinstance(fault, protocol.PreparedQueryNotFound)

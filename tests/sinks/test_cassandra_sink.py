@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from cassandra import InvalidRequest, OperationTimedOut, Unavailable
+from cassandra import DriverException, InvalidRequest, OperationTimedOut, Unavailable
 from cassandra.cluster import NoHostAvailable
 
 from epochal import CassandraSink, OptionError, RollingFileSink
@@ -214,7 +214,12 @@ def pipe(server: Any, **options: Any) -> tuple[Pipe, list[float]]:
     return Pipe(server, 2, clock=lambda: sum(slept), sleep=slept.append, **options), slept
 
 
-AWAY = [Unavailable("a"), OperationTimedOut(), NoHostAvailable("none", {"h": OSError("refused")})]
+AWAY = [
+    Unavailable("a"),
+    OperationTimedOut(),
+    NoHostAvailable("none", {"h": OSError("refused")}),
+    DriverException("Table metadata was not refreshed"),
+]
 
 
 @pytest.mark.parametrize("fault", AWAY, ids=lambda fault: type(fault).__name__)
