@@ -24,7 +24,9 @@ LOOK = 1.0  # seconds between two looks at the nodes
 def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
     """Serve until asked to end: 0, or 1 if a node did not start or died, 130 if asked before it was ready."""
     # Asked to end, by Ctrl-C or by a supervisor, means the same: take everything down in order.
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: a shell starts what runs in the background with it ignored.
+    asked = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in asked}
     ready = False
     try:
         started = time.monotonic()
@@ -42,7 +44,8 @@ def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool
         _tell("stopped")
         return 0 if ready else INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     return 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import traceback
 from enum import IntEnum
@@ -46,6 +47,7 @@ class Ending(IntEnum):
 def main() -> Ending:
     """Run the query and say how it ended."""
     arguments = _arguments()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run with it ignored
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if arguments.log:
