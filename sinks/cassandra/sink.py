@@ -251,14 +251,11 @@ class CassandraSink:
             )
         self._stamp = max(self._stamp, epoch.stamp)  # also if this fails: the next epoch must be later
         ledger = self._ledger()
-        if not ledger.exists():
-            ledger.create()
-        standing = ledger.standing(attempt.lineage)
-        if standing is None:
+        memory = ledger.memory(attempt.lineage)
+        if not memory.enrolled:
             ledger.enrol(attempt.lineage, None)
         outcome = Outcome.ALREADY_COMMITTED
-        if standing is None or standing.epoch < attempt.epoch:
-            memory = ledger.memory(attempt.lineage)
+        if memory.last < attempt.epoch:
             if memory.adopted_by is not None:
                 raise FencedOut(
                     f"sink {self._name!r}: epoch {attempt.epoch}: another stream, {memory.adopted_by}, has taken this "
