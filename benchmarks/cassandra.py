@@ -1,10 +1,12 @@
 """Cassandra: epochal against the Spark Cassandra connector and against foreachBatch with execute_concurrent.
 
-    python -m benchmarks.cassandra [--rounds 5] [--json] [--only shared|unique] [--without-connector]
+    python -m benchmarks.cassandra [--rounds 5] [--epochs 1] [--json] [--only SHAPE] [--ways epochal ...]
 
 One server for all, started by the benchmark. Each run is one stream of 200,000 rows an epoch into an empty
-table and ends when the last row is acknowledged; afterwards the rows are counted. ``shared`` has 50 rows in
-a partition, ``unique`` one. The connector (3.5.1, made for Spark 3.5) is fetched by Spark's own resolver.
+table and ends when the last row is acknowledged; afterwards the rows are counted. A client's CPU is that of
+the driver, of the JVM and of the Python workers. ``scattered`` has 50 rows
+in a partition, which come one by one among those of others, as a stream brings them; ``sorted`` has 50 that come one
+after the other; ``unique`` has one. The connector (3.5.1, made for Spark 3.5) is fetched by Spark's own resolver.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Figure, note, race, table
+from benchmarks.measure import Figure, cpu_seconds, note, race, table
 from benchmarks.streams import Stream
 from epochal import CassandraSink, EpochWriter, session
 from epochal.testing import servers
@@ -29,8 +33,14 @@ if TYPE_CHECKING:
 CONNECTOR = "spark-cassandra-connector"
 PACKAGE = "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1"
 CONCURRENT = "execute_concurrent"
-EPOCHS, ROWS = 3, 200_000
-SHAPES = {"shared": 50, "unique": 1}
+EPOCHAL = "epochal"
+WAYS = (CONNECTOR, CONCURRENT, EPOCHAL)
+ROWS = 200_000
+PARTITIONS = {
+    "scattered": f"id DIV {ROWS} * {ROWS // 50} + id % {ROWS // 50}",
+    "sorted": "id DIV 50",
+    "unique": "id",
+}
 TEXT = "concat(s, repeat('x', 40)) AS s"
 
 
@@ -39,26 +49,29 @@ class Bench:
 
     def __init__(self, stream: Stream, server: servers.CassandraCluster, looker: Any, shape: str) -> None:
         self._stream, self._server, self._looker = stream, server, looker
-        self._shape, self._table = shape, f"bench.{shape}"
+        self.cpu: dict[str, list[float]] = {way: [] for way in WAYS}
+        self._shape, self._table, self._used = shape, f"bench.{shape}", 0.0
         looker.execute(f"CREATE TABLE {self._table} (p bigint, c bigint, s text, d double, PRIMARY KEY (p, c))")
 
-    def race(self, rounds: int, *, connector: bool) -> list[Figure]:
-        runs: dict[str, Callable[[], float]] = {}
-        if connector:
-            runs[CONNECTOR] = lambda: self._run(self._connector)
-        runs[CONCURRENT] = lambda: self._run(self._concurrent)
-        runs["epochal"] = lambda: self._run(self._epochal)
-        return race(runs, peer=CONNECTOR if connector else CONCURRENT, rounds=rounds)
+    def race(self, ways: Sequence[str], rounds: int) -> list[Figure]:
+        how = {CONNECTOR: self._connector, CONCURRENT: self._concurrent, EPOCHAL: self._epochal}
+        return race({way: partial(self._run, way, how[way]) for way in ways}, peer=ways[0], rounds=rounds)
 
-    def _run(self, way: Callable[[Path, DataStreamWriter], None]) -> float:
-        self._looker.execute(f"TRUNCATE {self._table}")
-        return self._stream.run(way, count=self._count)
+    def _run(self, way: str, how: Callable[[Path, DataStreamWriter], None]) -> float:
+        tables = self._looker.execute("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'bench'")
+        for row in tables:  # with what epochal remembers of the stream before
+            self._looker.execute(f"TRUNCATE bench.{row.table_name}")
+        before = cpu_seconds(without=[node.pid for node in self._server.nodes])
+        seconds = self._stream.run(how, count=self._count)
+        self.cpu[way].append(self._used - before)
+        return seconds
 
     def _count(self) -> int:
+        self._used = cpu_seconds(without=[node.pid for node in self._server.nodes])
         return sum(1 for _ in self._looker.execute(f"SELECT c FROM {self._table}"))
 
     def _keyed(self, frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(f"id DIV {SHAPES[self._shape]} AS p", "id AS c", TEXT, "d")
+        return frame.selectExpr(f"{PARTITIONS[self._shape]} AS p", "id AS c", TEXT, "d")
 
     def _epochal(self, _: Path, writer: DataStreamWriter) -> None:
         sink = CassandraSink(self._table, contact_points=self._server.hosts, port=self._server.port)
@@ -111,18 +124,29 @@ def _session(server: servers.CassandraCluster, *, connector: bool) -> SparkSessi
     return session("benchmark", master="local[2]", conf=conf)
 
 
+def _found(figures: Sequence[Figure], bench: Bench, rows: int) -> dict[str, dict[str, float]]:
+    return {
+        f.name: {
+            "rows_per_second": round(rows / f.median),
+            "ratio": round(f.ratio, 3),
+            "cpu_us_per_row": round(1e6 * statistics.median(bench.cpu[f.name][1:]) / rows, 1),
+        }
+        for f in figures
+    }
+
+
 def main() -> None:
     """Race and report."""
     from cassandra.cluster import Cluster
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cassandra", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=list(SHAPES))
-    parser.add_argument("--without-connector", action="store_true")
+    parser.add_argument("--only", choices=list(PARTITIONS))
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the first is the peer")
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
-    connector = not args.without_connector
-    results: dict[str, object] = {}
+    results: dict[str, dict[str, dict[str, float]]] = {}
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     with (
         tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder,
@@ -132,18 +156,19 @@ def main() -> None:
         looker.default_timeout = 60
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
         looker.execute(f"CREATE KEYSPACE bench WITH replication = {replication}")
-        spark = _session(server, connector=connector)
-        for shape, shared in SHAPES.items():
+        spark = _session(server, connector=CONNECTOR in args.ways)
+        for shape in PARTITIONS:
             if args.only in (None, shape):
-                title = f"{EPOCHS} epochs x {ROWS:,} rows, {shared} rows in a partition, one node, local[2]"
+                title = f"{args.epochs} x {ROWS:,} rows, partitions {shape}, one node, local[2]"
                 note(title)
-                bench = Bench(Stream(spark, Path(folder), EPOCHS, ROWS), server, looker, shape)
-                figures = bench.race(args.rounds, connector=connector)
-                rate = {f.name: round(EPOCHS * ROWS / f.median) for f in figures}
-                results[shape] = {"rows_per_second": rate, "ratio": {f.name: f.ratio for f in figures}}
+                bench = Bench(Stream(spark, Path(folder), args.epochs, ROWS), server, looker, shape)
+                figures = bench.race(args.ways, args.rounds)
+                results[shape] = _found(figures, bench, args.epochs * ROWS)
                 if not args.json:
-                    peer = CONNECTOR if connector else CONCURRENT
-                    print(f"\n{title}, {args.rounds} rounds\n{table(figures, peer)}\nrows/s: {rate}\n", flush=True)
+                    print(f"\n{title}, {args.rounds} rounds\n{table(figures, args.ways[0])}", flush=True)
+                    for way, found in results[shape].items():
+                        rate, cpu = found["rows_per_second"], found["cpu_us_per_row"]
+                        print(f"{way:<28} {rate:>9,} rows/s {cpu:>9} us of CPU a row")
         looker.cluster.shutdown()
     if args.json:
         print(json.dumps(results, indent=1))

@@ -158,6 +158,8 @@ def _open(endpoint: Endpoint) -> Session:
     )
     from cassandra.query import tuple_factory
 
+    from epochal.sinks.cassandra.batches import Handler
+
     logging.getLogger("cassandra").setLevel(logging.ERROR)  # what matters is raised, and logged with its epoch
     level = endpoint.consistency
     plain = DCAwareRoundRobinPolicy(endpoint.datacenter) if endpoint.datacenter else RoundRobinPolicy()
@@ -190,6 +192,7 @@ def _open(endpoint: Endpoint) -> Session:
     except Exception as fault:  # noqa: BLE001  # sorted by `translated` into what to try again and what not
         cluster.shutdown()
         raise translated(fault, f"Cassandra at {places}, port {endpoint.port}") from None
+    session.client_protocol_handler = Handler
     session.use_client_timestamp = False  # every write carries the epoch's own
     return session
 

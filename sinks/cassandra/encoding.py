@@ -76,11 +76,23 @@ FINER = (
 )
 
 
-def routing_key(parts: list[list[bytes]]) -> list[bytes]:
+def routing_key(parts: list[pa.Array]) -> pa.Array:
     """Partition keys as the ring hashes them."""
     if len(parts) == 1:
         return parts[0]
-    return [b"".join(struct.pack(">H", len(p)) + p + b"\0" for p in row) for row in zip(*parts, strict=True)]
+    joined = [piece for part in parts for piece in (_lengths(part, ">u2"), part, b"\0")]
+    return pc.binary_join_element_wise(*joined, b"")
+
+
+def packed(columns: list[pa.Array], *, unset: bool = False) -> pa.Array:
+    """The columns of each row as one value: each with its length before it, -1 for null or -2 for "leave it"."""
+    joined = [piece for column in columns for piece in (_lengths(column, ">i4", unset), column.fill_null(b""))]
+    return pc.binary_join_element_wise(*joined, b"")
+
+
+def _lengths(column: pa.Array, kind: str, unset: bool = False) -> pa.Array:
+    lengths = pc.binary_length(column).fill_null(-2 if unset else -1).to_numpy(zero_copy_only=False)
+    return _fixed(column.fill_null(b""), lengths.astype(kind))
 
 
 def _present(column: pa.Array) -> Mask:

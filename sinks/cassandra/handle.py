@@ -25,7 +25,6 @@ class StagedEpoch:
     expiry: int | None  # seconds since 1970, for rows that bring none
     expires: bool  # rows bring one
     whole: bool  # every column is written: a row that is over goes as a whole
-    nulls: str
     totals: Mapping[str, str]
     limits: Mapping[str, int]
     mark: str

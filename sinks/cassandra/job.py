@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.sinks.cassandra.connection import Endpoint, connect, translated
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.totals import Adder, Adding
-from epochal.sinks.cassandra.writing import Plan, Writer
+from epochal.sinks.cassandra.writing import Plan, Writer, changes
 from epochal.txn import failpoints
 from epochal.txn.errors import EpochalError, Refused, StoreAway
 
@@ -94,12 +94,10 @@ def _in_worker(batches: Iterator[pa.RecordBatch], job: Job) -> Iterator[pa.Recor
 def _by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Spark's batches run over the ends of files: cut there."""
     for batch in batches:
-        names = batch.column(FILE).to_pylist()
-        start = 0
-        for row in range(1, len(names) + 1):
-            if row == len(names) or names[row] != names[start]:
-                yield names[start], batch.slice(start, row - start)
-                start = row
+        names = batch.column(FILE)
+        ends = [*(1 + row for row in changes(names)), batch.num_rows] if batch.num_rows else []
+        for start, end in zip([0, *ends], ends, strict=False):
+            yield names[start].as_py(), batch.slice(start, end - start)
 
 
 def write(job: Job, batches: Iterator[tuple[str, pa.RecordBatch]]) -> list[tuple[str, str, str]]:

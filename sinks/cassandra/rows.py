@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from epochal.sinks.cassandra import encoding
 from epochal.sinks.cassandra.cql import Cql
 from epochal.sinks.cassandra.encoding import Mask
-from epochal.sinks.cassandra.writing import BYTES, DELETE, EXPIRY, KEY
+from epochal.sinks.cassandra.writing import DELETE, EXPIRY, KEY, ROW
 from epochal.sinks.reasons import marked
 
 ERROR = "_error"
@@ -38,7 +38,8 @@ class Shape:
     deletes: bool
     expires: bool
     staged_at: int  # seconds
-    unique: bool = True  # refuse rows of a key that nothing tells apart
+    unset: bool = False  # a null leaves the column alone
+    accumulates: bool = False  # values are needed one by one; what is equal has been added up
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -77,7 +78,15 @@ def staged(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[pa.Recor
         for mask, reason in some.faults:
             if mask.any():
                 raise ValueError(marked(reason))
-        yield some.staged.filter(pa.array(some.last))
+        kept = some.staged.filter(pa.array(some.last))
+        yield kept if shape.accumulates else _packed(kept, shape)
+
+
+def _packed(staged_rows: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
+    """The columns of each row as one, as a batch carries them."""
+    columns = [staged_rows.column(name) for name in shape.kinds]
+    rest = {name: staged_rows.column(name) for name in staged_rows.schema.names if name not in shape.kinds}
+    return pa.RecordBatch.from_pydict({ROW: encoding.packed(columns, unset=shape.unset), **rest})
 
 
 def with_errors(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[pa.RecordBatch]:
@@ -124,8 +133,7 @@ def _judge(batch: pa.RecordBatch, shape: Shape, *, tied_before: bool) -> tuple[J
     tied, tied_on = _ties(batch, shape, same)
     tied[0] |= tied_before
     faults.append((tied, _tie_reason(shape)))
-    keys = encoding.routing_key([columns[name].to_pylist() for name in shape.partition_key])
-    extra: dict[str, pa.Array] = {KEY: pa.array(keys, pa.binary()), BYTES: pa.array(sizes, pa.int32())}
+    extra: dict[str, pa.Array] = {KEY: encoding.routing_key([columns[name] for name in shape.partition_key])}
     if shape.deletes:
         extra[DELETE] = batch.column(DELETE)
     if shape.expires:
@@ -161,7 +169,7 @@ def _same(columns: Mapping[str, pa.Array], key: tuple[str, ...], rows: int) -> M
 def _ties(batch: pa.RecordBatch, shape: Shape, same: Mask) -> tuple[Mask, bool]:
     """Rows that nothing tells from a neighbour of the same key; and whether the last one is among them."""
     tied = np.zeros(batch.num_rows, dtype=bool)
-    if not shape.unique:
+    if shape.accumulates:
         return tied, False
     equal = same.copy()
     for name in shape.order:

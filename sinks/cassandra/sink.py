@@ -231,7 +231,6 @@ class CassandraSink:
             expiry=self._expiry(table, shape.staged_at),
             expires=shape.expires,
             whole=set(shape.kinds) == set(table.columns) and self._options.nulls == "tombstone",
-            nulls=self._options.nulls,
             totals=self._options.totals,
             limits={name: jobs.LIMITS[k.name] for name, k in shape.kinds.items() if k.name in jobs.LIMITS},
             mark=self._options.mark,
@@ -349,7 +348,8 @@ class CassandraSink:
             deletes=options.delete_when is not None,
             expires=options.expires_at is not None,
             staged_at=int(time.time()),
-            unique=not accumulating,
+            unset=options.nulls == "unset",
+            accumulates=accumulating,
         )
 
     def _tasks(self, spark: SparkSession) -> int:

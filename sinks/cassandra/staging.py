@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks.cassandra import rows as judging
 from epochal.sinks.cassandra.rows import ERROR, Shape
-from epochal.sinks.cassandra.writing import BYTES, DELETE, EXPIRY, KEY
+from epochal.sinks.cassandra.writing import DELETE, EXPIRY, KEY, ROW
 from epochal.sinks.values import quoted
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def by_key(frame: DataFrame, shape: Shape, tasks: int) -> DataFrame:
 
 def encoded(sorted_frame: DataFrame, shape: Shape) -> DataFrame:
     """The rows as bytes; a row that the table cannot hold ends the job."""
-    columns = [f"{quoted(name)} binary" for name in shape.kinds]
-    columns += [f"{KEY} binary", f"{BYTES} int"]
+    columns = [f"{quoted(name)} binary" for name in shape.kinds] if shape.accumulates else [f"{ROW} binary"]
+    columns += [f"{KEY} binary"]
     columns += [f"{DELETE} boolean"] if shape.deletes else []
     columns += [f"{EXPIRY} bigint"] if shape.expires else []
     return sorted_frame.mapInArrow(partial(judging.staged, shape=shape), ", ".join(columns))

@@ -30,7 +30,6 @@ def plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_ro
         columns=epoch.columns,
         key=epoch.key,
         stamp=epoch.stamp,
-        nulls=epoch.nulls,
         expiry=epoch.expiry,
         expiring=expiring,
         in_flight=in_flight,

@@ -11,10 +11,11 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.cassandra import entries as encoded
 from epochal.sinks.cassandra.connection import Connection, brief, is_away
 from epochal.txn.errors import StoreAway
 
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from cassandra.cluster import ResponseFuture
     from cassandra.query import Statement
 
-KEY, BYTES, DELETE, EXPIRY = "_key", "_bytes", "_delete", "_expiry"  # staged beside the columns
+KEY, ROW, DELETE, EXPIRY = "_key", "_row", "_delete", "_expiry"  # what is staged
 BATCH_BYTES = 48 * 1024
 # The server warns of unlogged batches over more than 10 partitions, or of more than 5 KiB over several.
 SPREAD_ROWS, SPREAD_BYTES = 10, 4 * 1024
 PATIENCE = 30.0  # seconds for one request; then the whole commit is tried again, later
-Value = bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,6 @@ class Plan:
     columns: tuple[str, ...]
     key: tuple[str, ...]
     stamp: int
-    nulls: str
     expiry: int | None  # seconds since 1970, for rows that bring none
     expiring: bool
     in_flight: int
@@ -112,97 +111,127 @@ class Writer:
     """Writes staged rows of one epoch."""
 
     def __init__(self, connection: Connection, plan: Plan, *, now: Callable[[], float] = time.time) -> None:
-        from cassandra.query import UNSET_VALUE
+        from epochal.sinks.cassandra.batches import EncodedBatch
 
-        self._connection, self._plan, self._now = connection, plan, now
+        self._plan, self._now, self._batch = plan, now, EncodedBatch
         self._pipe = Pipe(connection, plan.in_flight)
-        self._insert = connection.prepared(plan.insert)
-        self._delete = connection.prepared(plan.delete)
-        self._forget = connection.prepared(plan.forget)
-        self._absent: Any = UNSET_VALUE if plan.nulls == "unset" else None
-        self._upsert_stamp = struct.pack(">q", plan.stamp + 1)
-        self._delete_stamp = struct.pack(">q", plan.stamp)
+        insert, delete, forget = (connection.prepared(text) for text in (plan.insert, plan.delete, plan.forget))
+        self._held = (insert, delete, forget)  # the driver prepares them again where a server has lost them
+        later, stamp = (encoded.value(struct.pack(">q", plan.stamp + more)) for more in (1, 0))
+        self._insert = encoded.head(insert.query_id, len(plan.columns) + 1 + plan.expiring)
+        self._after = later
+        self._delete = encoded.head(delete.query_id, 1 + len(plan.key)) + stamp
+        self._forget = encoded.head(forget.query_id, 1 + len(plan.key)) + later
         self._keys = [plan.columns.index(name) for name in plan.key]
         metadata = connection.session.cluster.metadata
         self._replicas = metadata.get_replicas
         self._alone = len(metadata.all_hosts()) == 1
-        self._spread: dict[Any, tuple[list[Any], int]] = {}
+        self._spread: dict[Any, _Gathered] = {}
 
     def write(self, batch: pa.RecordBatch) -> int:
         """Send one batch of Arrow's, sorted by partition; how many rows it had."""
-        columns = [batch.column(name).to_pylist() for name in self._plan.columns]
-        keys = batch.column(KEY).to_pylist()
-        sizes = batch.column(BYTES).to_pylist()
-        deletes = batch.column(DELETE).to_pylist() if DELETE in batch.schema.names else None
-        expiries = batch.column(EXPIRY).to_pylist() if EXPIRY in batch.schema.names else None
-        group: list[Any] = []
-        current: bytes | None = None
-        size = 0
-        for row, values in enumerate(zip(*columns, strict=True)):
-            key = keys[row]
-            full = len(group) >= self._plan.batch_rows or size + sizes[row] > BATCH_BYTES
-            if group and (key != current or full):
-                self._send_group(current, group, size)
-                group, size = [], 0
-            current = key
-            size += sizes[row]
-            gone = deletes is not None and deletes[row]
-            group.append(self._bound(values, key, gone=gone, expiry=expiries[row] if expiries else self._plan.expiry))
-        if group:
-            self._send_group(current, group, size)
+        if batch.num_rows == 0:
+            return 0
+        rows = Rows(batch)
+        for start, end, key in rows.partitions():
+            for first, last in rows.cut(start, end, self._plan.batch_rows):
+                entries = self._entries(rows, first, last)
+                if last - first > 1 or len(entries[0]) > SPREAD_BYTES // 2:
+                    self._send(entries, key)
+                else:
+                    self._gather(entries[0], key)
         return int(batch.num_rows)
 
     def finish(self) -> None:
         """Everything that was written has been acknowledged."""
-        for group, _ in self._spread.values():
-            self._send(group)
+        for gathered in self._spread.values():
+            self._send(gathered.entries, gathered.key)
         self._spread.clear()
         self._pipe.drain()
 
-    def _bound(self, values: tuple[Value, ...], key: bytes, *, gone: bool, expiry: int | None) -> Any:
-        from cassandra.query import BoundStatement
+    def _entries(self, rows: Rows, start: int, end: int) -> list[bytes]:
+        if rows.deletes is None and rows.expiries is None:
+            found = rows.encoded[start:end]
+            if not self._plan.expiring:
+                return [self._insert + row + self._after for row in found]
+            return [self._expiring(row, self._plan.expiry) for row in found]
+        entries = []
+        for n in range(start, end):
+            if rows.deletes is not None and rows.deletes[n]:
+                entries.append(self._delete + self._id(rows.encoded[n]))
+            else:
+                expiry = self._plan.expiry if rows.expiries is None else rows.expiries[n]
+                entries.append(self._expiring(rows.encoded[n], expiry))
+        return entries
 
+    def _expiring(self, row: bytes, expiry: int | None) -> bytes:
         remaining = 0 if expiry is None else expiry - int(self._now())
-        if gone:
-            found = BoundStatement(self._delete, routing_key=key)
-            found.values = [self._delete_stamp, *(values[i] for i in self._keys)]
-        elif expiry is not None and remaining <= 0:
+        if expiry is not None and remaining <= 0:
             # Over before it was written, or written again after it was over: it must not come back.
-            found = BoundStatement(self._forget, routing_key=key)
-            stamp = self._upsert_stamp
-            found.values = [stamp, *(values[i] for i in self._keys)]
-        else:
-            found = BoundStatement(self._insert, routing_key=key)
-            absent = self._absent
-            found.values = [absent if value is None else value for value in values]
-            found.values.append(self._upsert_stamp)
-            if self._plan.expiring:
-                found.values.append(struct.pack(">i", remaining))
-        return found
+            return self._forget + self._id(row)
+        ttl = encoded.value(struct.pack(">i", remaining)) if self._plan.expiring else b""
+        return self._insert + row + self._after + ttl
 
-    def _send_group(self, key: bytes | None, group: list[Any], size: int) -> None:
-        if len(group) > 1 or size > SPREAD_BYTES // 2:
-            self._send(group)
-            return
-        owner = None if self._alone else self._owner(key)
-        gathered, bytes_ = self._spread.get(owner, ([], 0))
-        if len(gathered) >= SPREAD_ROWS or (gathered and bytes_ + size > SPREAD_BYTES):
-            self._send(gathered)
-            gathered, bytes_ = [], 0
-        gathered.extend(group)
-        self._spread[owner] = (gathered, bytes_ + size)
+    def _id(self, row: bytes) -> bytes:
+        values = encoded.values(row)
+        return b"".join(encoded.value(values[n] or b"") for n in self._keys)
 
-    def _owner(self, key: bytes | None) -> Any:
-        replicas = self._replicas(self._plan.keyspace, key)
-        return tuple(replicas) if replicas else None
+    def _gather(self, entry: bytes, key: bytes) -> None:
+        """Keep a row that is alone in its partition until others of the same replicas come."""
+        owner = None if self._alone else tuple(self._replicas(self._plan.keyspace, key))
+        found = self._spread.get(owner)
+        if found and (len(found.entries) >= SPREAD_ROWS or found.size + len(entry) > SPREAD_BYTES):
+            self._send(found.entries, found.key)
+            found = None
+        if found is None:
+            found = self._spread[owner] = _Gathered(key)
+        found.entries.append(entry)
+        found.size += len(entry)
 
-    def _send(self, group: Sequence[Any]) -> None:
-        from cassandra.query import BatchStatement, BatchType
+    def _send(self, entries: Sequence[bytes], key: bytes) -> None:
+        self._pipe.send(self._batch(entries, self._plan.keyspace, key))
 
-        if len(group) == 1:
-            self._pipe.send(group[0])
-            return
-        batch = BatchStatement(BatchType.UNLOGGED)
-        for statement in group:
-            batch.add(statement)
-        self._pipe.send(batch)
+
+@dataclass(slots=True)
+class _Gathered:
+    key: bytes
+    entries: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class Rows:
+    """Staged rows, sorted by partition."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        self.encoded: list[bytes] = batch.column(ROW).to_pylist()
+        self.deletes: list[bool] | None = batch.column(DELETE).to_pylist() if DELETE in names else None
+        self.expiries: list[int | None] | None = batch.column(EXPIRY).to_pylist() if EXPIRY in names else None
+        self._keys = batch.column(KEY)
+
+    def partitions(self) -> Iterator[tuple[int, int, bytes]]:
+        """Where each partition starts and ends, and its key."""
+        starts = [0, *(1 + n for n in changes(self._keys))]
+        keys = self._keys.take(starts).to_pylist()
+        yield from zip(starts, [*starts[1:], len(self.encoded)], keys, strict=True)
+
+    def cut(self, start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+        """Pieces of a partition that one request may carry."""
+        first, size = start, 0
+        for n in range(start, end):
+            length = len(self.encoded[n])
+            if n > first and (n - first >= most or size + length > BATCH_BYTES):
+                yield first, n
+                first, size = n, 0
+            size += length
+        yield first, end
+
+
+def changes(column: pa.Array) -> list[int]:
+    """The rows that differ from the next one."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    differ = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
+    found: list[int] = np.flatnonzero(differ.to_numpy(zero_copy_only=False)).tolist()
+    return found

@@ -193,8 +193,9 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 
 
 def test_a_routing_key_of_several_parts_is_the_rings() -> None:
-    assert routing_key([[b"ab"], [b"c"]]) == [b"\0\2ab\0\0\1c\0"]
-    assert routing_key([[b"ab"]]) == [b"ab"]
+    first, second = pa.array([b"ab"], pa.binary()), pa.array([b"c"], pa.binary())
+    assert routing_key([first, second]).to_pylist() == [b"\0\2ab\0\0\1c\0"]
+    assert routing_key([first]).to_pylist() == [b"ab"]
 
 
 def test_types_are_read_as_deep_as_they_go() -> None:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epochal.sinks.cassandra.cql import Cql
+from epochal.sinks.cassandra.entries import values
 from epochal.sinks.cassandra.rows import ERROR, Shape, staged, with_errors
-from epochal.sinks.cassandra.writing import BYTES, DELETE, KEY
+from epochal.sinks.cassandra.writing import DELETE, KEY, ROW
 
 KINDS = {"p": Cql("text"), "c": Cql("int"), "v": Cql("int")}
 
@@ -52,9 +53,11 @@ def row(p: str | None, c: int | None, v: int | None = 0, order: int | None = Non
 def test_the_last_of_each_key_is_kept_however_the_rows_are_cut_into_batches(keys: Any, size: int) -> None:
     rows = [row(p, c, order, order) for (p, c), times in sorted(keys.items()) for order in range(times)]
 
-    kept = [r for b in staged(iter(batches(rows, size)), shape(order=("_order_0",))) for r in b.to_pylist()]
+    kept = [
+        values(r[ROW]) for b in staged(iter(batches(rows, size)), shape(order=("_order_0",))) for r in b.to_pylist()
+    ]
 
-    assert [(r["p"], int.from_bytes(r["c"]), int.from_bytes(r["v"])) for r in kept] == [
+    assert [(p, int.from_bytes(c or b""), int.from_bytes(v or b"")) for p, c, v in kept] == [
         (p.encode(), c, times - 1) for (p, c), times in sorted(keys.items())
     ]
 
@@ -105,11 +108,24 @@ def test_a_row_that_deletes_needs_only_its_key() -> None:
     assert [r[DELETE] for r in found] == [True, False]
 
 
-def test_what_is_staged_has_the_rings_key_and_the_size() -> None:
-    (kept,) = staged(iter(batches([row("ab", 1, 2)], 10)), shape(partition_key=("p", "c"), clustering_key=()))
+def test_what_is_staged_is_the_row_as_a_batch_carries_it_and_the_rings_key() -> None:
+    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), shape(partition_key=("p", "c"), clustering_key=()))
 
+    assert kept.schema.names == [ROW, KEY]
     assert kept.column(KEY).to_pylist() == [b"\0\2ab\0\0\4\0\0\0\1\0"]
-    assert kept.column(BYTES).to_pylist() == [10]
+    assert kept.column(ROW).to_pylist() == [b"\0\0\0\2ab\0\0\0\4\0\0\0\1\xff\xff\xff\xff"]
+
+
+def test_a_null_that_leaves_its_column_alone_is_staged_as_unset() -> None:
+    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), shape(unset=True))
+
+    assert kept.column(ROW).to_pylist()[0].endswith(b"\xff\xff\xff\xfe")
+
+
+def test_totals_are_staged_value_by_value() -> None:
+    (kept,) = staged(iter(batches([row("ab", 1, 2)], 10)), shape(accumulates=True))
+
+    assert kept.schema.names == ["p", "c", "v", KEY]
 
 
 def test_no_rows_are_no_batches() -> None:

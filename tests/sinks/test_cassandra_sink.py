@@ -109,7 +109,6 @@ def staged(**changes: Any) -> StagedEpoch:
         "expiry": None,
         "expires": False,
         "whole": True,
-        "nulls": "tombstone",
         "totals": {},
         "limits": {},
         "mark": "epochal",
