@@ -4,7 +4,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: help setup demo test test-fast test-matrix lint bench clean java
+.PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ test-fast: $(READY) ## the unit tests that need neither Spark nor Java
 
 test-matrix: java $(READY) ## the long matrix: a kill at every failpoint, for every sink
 	$(BIN)/python -m pytest tests integration_tests -m matrix
+
+test-docker: java $(READY) ## the tests that start servers, in containers: needs a Docker engine, or dockerd and root
+	$(BIN)/python -m scripts.docker_tests $(TESTS)
 
 lint: $(READY) ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from epochal.txn.errors import Refused
+
 Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
 
 NO_EPOCH = -1
@@ -50,6 +52,15 @@ class Handle:
 
     version: int
     body: dict[str, Json]
+
+    def known(self, version: int) -> dict[str, Json]:
+        """The body, for a participant that knows one version."""
+        if self.version != version:
+            raise Refused(
+                f"staged by another epochal (handle version {self.version}, this one knows {version}); finish it "
+                "with the version that staged it"
+            )
+        return self.body
 
     def to_json(self) -> dict[str, Json]:
         return {"version": self.version, "body": self.body}

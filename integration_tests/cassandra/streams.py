@@ -12,11 +12,14 @@ from integration_tests.spark.world import ROWS, WORDS, World, all_rows, rows_of
 ROWS_TABLE = "file bigint, id bigint, kind text, word text, PRIMARY KEY (file, id)"
 TOTALS_TABLE = "word text PRIMARY KEY, id bigint, rows bigint, file bigint, epochal text"
 
+KINDS_TABLE = "kind text, file bigint, id bigint, word text, PRIMARY KEY (kind, file, id)"
+
 
 def make_tables(space: Keyspace) -> str:
     """The tables of a stream; how a driver is told of them."""
     space.table("rows", ROWS_TABLE)
     space.table("totals", TOTALS_TABLE)
+    space.table("kinds", KINDS_TABLE)
     return f"{','.join(space.hosts)}:{space.port}/{space.name}"
 
 
@@ -31,17 +34,17 @@ def expected_totals(files: int) -> dict[str, tuple[int, int, int]]:
     return {word: (sum(found), len(found), files - 1) for word, found in ids.items()}
 
 
-def visible(space: Keyspace) -> Counter[Any]:
-    found = space.execute(f"SELECT id, file, kind, word FROM {space.name}.rows")
+def visible(space: Keyspace, table: str = "rows") -> Counter[Any]:
+    found = space.execute(f"SELECT id, file, kind, word FROM {space.name}.{table}")
     return Counter((row.id, row.file, row.kind, row.word) for row in found)
 
 
-def check_after_a_kill(world: World, space: Keyspace) -> None:
+def check_after_a_kill(world: World, space: Keyspace, *, eager: bool = False) -> None:
     """Nothing is visible before Spark's commits/N, and totals are those of whole epochs, each once."""
     rows = visible(space)
     files = Counter(row[1] for row in rows)
     seen = totals(space)
-    late = early(world, files)
+    late = early(world, files, eager=eager)
     last = max((planned(world)[file] for file in files), default=-1)
     torn = [file for file, count in files.items() if count != ROWS and planned(world)[file] != last]
 

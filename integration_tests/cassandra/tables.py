@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cassandra import ConsistencyLevel
 from cassandra.cluster import Cluster, Session
 
 from epochal import CassandraSink
@@ -52,6 +53,7 @@ def keyspace(server: CassandraCluster, *, replicas: int = 1) -> Iterator[Keyspac
     try:
         session = cluster.connect()
         session.default_timeout = 60
+        session.default_consistency_level = ConsistencyLevel.LOCAL_QUORUM  # a node that was away may be behind
         session.execute(
             f"CREATE KEYSPACE {name} WITH replication = "
             f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}} AND durable_writes = true"

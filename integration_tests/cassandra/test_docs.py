@@ -1,4 +1,4 @@
-"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace."""
+"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace; and the script."""
 
 from __future__ import annotations
 
@@ -20,6 +20,31 @@ ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.spark
 
 
+def run(arguments: list[str], folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_the_script_adds_each_order_to_its_customers_totals_once(space: Keyspace, tmp_path: Path) -> None:
+    script = [str(ROOT / "examples" / "orders_to_cassandra.py"), str(tmp_path), f"{space.hosts[0]}:{space.port}"]
+    totals = [
+        f"c{c}: {len(range(c, 200, 3))} orders, {sum(Decimal(n) + Decimal('0.50') for n in range(c, 200, 3))}"
+        for c in range(3)
+    ]
+
+    assert run(script, tmp_path)[-3:] == totals
+    assert run(script, tmp_path)[-3:] == totals  # nothing has arrived since
+
+
 def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "cassandra.md").read_text().replace("shop.", f"{space.name}.")
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0].replace("9042", str(space.port))
@@ -29,17 +54,8 @@ def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: P
     for number, amount in ((1, "1.50"), (2, "2.00")):
         order = {"customer": 7, "id": number, "amount": amount, "at": "2026-11-16T12:00:00.000Z"}
         (tmp_path / "incoming" / f"{number}.json").write_text(json.dumps(order) + "\n")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    run(["-c", code], tmp_path)
 
-    assert done.returncode == 0, done.stderr[-3000:]
     found = space.execute(f"SELECT customer, id, amount FROM {space.name}.orders")
     assert [tuple(row) for row in found] == [(7, 1, Decimal("1.50")), (7, 2, Decimal("2.00"))]
     (total,) = space.execute(f"SELECT customer, amount, orders FROM {space.name}.totals")

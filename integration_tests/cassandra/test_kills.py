@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from integration_tests.spark import checks
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.test_kill_chain import AHEAD, OF_CASSANDRA, check_readers_agree
-from integration_tests.spark.world import World
+from integration_tests.spark.world import World, all_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,16 @@ CHAIN = (
     "before-write@3",
     "after-write@4",
     "after-prepared",
+    "after-rows",
+    "before-ledger@2",
+    "after-ledger@2",
+    "before-cleanup@3",
+    "after-commit@4",
+)
+# Of the two tables alone; with @2 in the second of them.
+ALONE = (
+    "after-enrol",
+    "after-write@2",
     "before-rows",
     "after-rows",
     "before-ledger",
@@ -32,37 +44,96 @@ CHAIN = (
     "before-rows@2",
     "after-rows@2",
     "before-ledger@2",
-    "after-ledger@2",
-    "before-cleanup@3",
-    "after-cleanup@4",
-    "after-commit@4",
+    "after-cleanup@2",
 )
+LETTERS = ("after-write@2", "after-prepared", "before-rows", "after-rename", "before-ledger", "after-commit")
 IN_WORKERS = ("before-part", "after-part")
 
 
-def test_the_chain_has_every_failpoint_of_cassandra() -> None:
-    assert {*OF_CASSANDRA} <= {point.partition("@")[0] for point in CHAIN} | {*IN_WORKERS}
+def test_the_chains_have_every_failpoint_of_cassandra() -> None:
+    assert {*OF_CASSANDRA} <= {point.partition("@")[0] for point in (*CHAIN, *ALONE)} | {*IN_WORKERS}
 
 
 def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_epoch(
     spark: SparkSession, drivers: Children, world: World, space: Keyspace
 ) -> None:
-    arguments = ("--sinks", "kinds", "--cassandra", streams.make_tables(space), "--small-journal")
-    for point in CHAIN:
-        name, _, hit = point.partition("@")
-        files = len(checks.planned(world)) + AHEAD
-        world.feed(files)
-        ended = drivers.run(world.root, *arguments, points=f"{name}=kill@{hit or 1}")
-
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+    def check() -> None:
         checks.check_after_a_kill(world)
         streams.check_after_a_kill(world, space)
-    last = drivers.run(world.root, *arguments)
 
-    assert last.ending is Ending.DONE, last.output
+    arguments = ("--sinks", "kinds", "--cassandra", streams.make_tables(space))
+    files = _killed_again_and_again(drivers, world, CHAIN, arguments, check)
+
     checks.check_at_the_end(world, files=files)
     streams.check_at_the_end(world, space, files=files)
     check_readers_agree(spark, world)
+
+
+def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
+    drivers: Children, world: World, space: Keyspace
+) -> None:
+    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
+    check = partial(streams.check_after_a_kill, world, space)
+    files = _killed_again_and_again(drivers, world, ALONE, arguments, check)
+
+    streams.check_at_the_end(world, space, files=files)
+
+
+def test_output_and_dead_letters_are_the_input_whatever_is_killed(
+    drivers: Children, world: World, space: Keyspace
+) -> None:
+    def check() -> None:
+        letters = checks.visible_rows(world.second)
+        rows = streams.visible(space, "kinds") + letters
+        assert not checks.early(world, {row[1] for row in rows})
+        assert max(rows.values(), default=1) == 1
+        assert all(kind == "" for _, _, kind, _ in letters)
+
+    arguments = ("--sinks", "letters", "--cassandra", streams.make_tables(space))
+    files = _killed_again_and_again(drivers, world, LETTERS, arguments, check)
+
+    rows, letters = streams.visible(space, "kinds"), checks.visible_rows(world.second)
+    assert rows + letters == all_rows(files)
+    assert letters
+    assert checks.leftovers(world.second) == []
+
+
+def test_nothing_of_an_epoch_is_visible_before_sparks_commit_of_it(
+    drivers: Children, world: World, space: Keyspace
+) -> None:
+    world.feed(2)
+    gate = world.root / "gate"
+    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
+    driver = drivers.start(world.root, *arguments, "--gate-after-batch", str(gate))
+    driver.wait_for(gate)
+
+    assert list(world.checkpoint.glob("epochal-staged/*/*/*"))  # all is prepared, and Spark's commits/0 comes next
+    assert not checks.committed(world)
+    assert not streams.visible(space)
+    assert not streams.totals(space)
+
+    gate.unlink()
+    ended = driver.wait()
+    assert ended.ending is Ending.DONE, ended.output
+    streams.check_at_the_end(world, space, files=2)
+
+
+def _killed_again_and_again(
+    drivers: Children, world: World, chain: Sequence[str], arguments: Sequence[str], check: Callable[[], None]
+) -> int:
+    """Start and kill once for each place, then run to the end. Returns how many files there were."""
+    for point in chain:
+        name, _, hit = point.partition("@")
+        files = len(checks.planned(world)) + AHEAD
+        world.feed(files)
+        ended = drivers.run(world.root, "--small-journal", *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        check()
+    last = drivers.run(world.root, "--small-journal", *arguments)
+
+    assert last.ending is Ending.DONE, last.output
+    return files
 
 
 @pytest.mark.parametrize("point", IN_WORKERS)

@@ -91,6 +91,7 @@ def test_a_paused_node_holds_its_connections_and_goes_on(mortal_cassandra: Cassa
         assert list(cluster.execute("SELECT release_version FROM system.local", timeout=60))
 
 
+@pytest.mark.local
 def test_settings_passwords_and_a_kept_folder(tmp_path: Path) -> None:
     from cassandra.auth import PlainTextAuthProvider
     from cassandra.cluster import NoHostAvailable
@@ -116,6 +117,7 @@ def test_settings_passwords_and_a_kept_folder(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "node1" / "data").exists()
 
 
+@pytest.mark.local
 def test_a_node_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"ended with .* while it started") as told:
         servers.cassandra(settings={"commitlog_sync": "sometimes"}, folder=tmp_path)
@@ -133,6 +135,7 @@ def serve(*options: str, temporary: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.local
 def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     server = serve(temporary=tmp_path)
     assert server.stdout is not None

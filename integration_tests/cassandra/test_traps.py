@@ -33,9 +33,10 @@ class Zombie:
 
     def wake(self) -> None:
         shutil.copytree(self._copy, self._home, dirs_exist_ok=True)
-        todo = self._sink._todo(self._attempt, self._epoch, self._sink._ledger(), set())
+        committer = self._sink._committer()
+        todo = committer._todo(self._attempt, self._epoch)
         assert todo
-        self._sink._run(self._attempt, self._epoch, self._sink._ledger(), todo)
+        committer._run(self._attempt, self._epoch, todo)
 
 
 def pairs(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "id int, a int, b string") -> DataFrame:

@@ -16,7 +16,7 @@ import traceback
 from enum import IntEnum
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import epochal
 from epochal.spark_plugins.listener import _Events
@@ -90,6 +90,10 @@ def sinks_of(world: World, which: str, cassandra: str = "") -> list[Sink]:
         str(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
     )
     sinks: list[Sink] = [first, second, table]
+    if which == "letters":
+        # A kind that is empty is no partition: a third of all rows go to the dead letters.
+        letters = epochal.RollingFileSink(str(world.second), format="json", name="letters")
+        return [epochal.CassandraSink(dead_letters=letters, name="kinds", **_reached(cassandra, "kinds"))]
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
@@ -103,19 +107,21 @@ def sinks_of(world: World, which: str, cassandra: str = "") -> list[Sink]:
 
 def cassandra_sinks(place: str) -> list[epochal.CassandraSink]:
     """Two tables of the keyspace in HOST:PORT/KEYSPACE: every row, and totals to which every epoch adds."""
-    endpoint, _, keyspace = place.partition("/")
-    hosts, _, port = endpoint.rpartition(":")
-    where = {"contact_points": hosts.split(","), "port": int(port)}
-    rows = epochal.CassandraSink(f"{keyspace}.rows", name="rows", **where)  # type: ignore[arg-type]
+    rows = epochal.CassandraSink(name="rows", **_reached(place, "rows"))
     totals = epochal.CassandraSink(
-        f"{keyspace}.totals",
         name="totals",
         mode="accumulate",
         totals={"id": "sum", "rows": "count", "file": "max"},
         drop=["kind"],
-        **where,  # type: ignore[arg-type]
+        **_reached(place, "totals"),
     )
     return [rows, totals]
+
+
+def _reached(place: str, table: str) -> dict[str, Any]:
+    endpoint, _, keyspace = place.partition("/")
+    hosts, _, port = endpoint.rpartition(":")
+    return {"table": f"{keyspace}.{table}", "contact_points": hosts.split(","), "port": int(port)}
 
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
@@ -192,8 +198,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
-    parser.add_argument("--sinks", choices=["1", "2", "delta", "all", "by-delta", "cassandra", "kinds"], default="2")
-    parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals")
+    every = ["1", "2", "delta", "all", "by-delta", "cassandra", "kinds", "letters"]
+    parser.add_argument("--sinks", choices=every, default="2")
+    parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)

@@ -5,6 +5,7 @@ Long: ``make test-matrix``. The chain of ``test_kill_chain.py`` is the short for
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import pytest
@@ -48,19 +49,29 @@ CASES = [
 def test_two_kills_lose_double_and_show_early_nothing(
     drivers: Children, world: World, name: str, commit: str, sinks: str, again: str
 ) -> None:
-    arguments = ["--commit", commit, "--sinks", sinks, "--small-journal"]
+    def check() -> None:
+        check_after_a_kill(world, eager=commit == "eager")
+
     world.feed(FILES)
+    kill_twice(drivers, world, ["--commit", commit, "--sinks", sinks], name, again, check)
+    check_at_the_end(world, files=FILES)
+
+
+def kill_twice(
+    drivers: Children, world: World, arguments: Sequence[str], name: str, again: str, check: Callable[[], None]
+) -> None:
+    """Kill a driver at a failpoint and the next one at a place of the recovery; let a third run to its end."""
+    arguments = ["--small-journal", *arguments]
     places = [AFTER_A_KILL_AT[name]] if name in AFTER_A_KILL_AT else []
     for place in [*places, name]:
         point, _, hit = place.partition("@")
         killed = drivers.run(world.root, *arguments, points=f"{point}=kill@{hit or 1}")
 
         assert killed.ending is Ending.KILLED, f"{place}: {killed.output}"
-        check_after_a_kill(world, eager=commit == "eager")
+        check()
     recovery = drivers.run(world.root, *arguments, points=f"{again}=kill")
-    check_after_a_kill(world, eager=commit == "eager")
+    check()
     last = drivers.run(world.root, *arguments)
 
     assert recovery.ending in (Ending.KILLED, Ending.DONE), recovery.output
     assert last.ending is Ending.DONE, last.output
-    check_at_the_end(world, files=FILES)

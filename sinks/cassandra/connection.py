@@ -66,6 +66,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.session = _open(endpoint)
+        self.known: set[str] = set()  # tables that are there, and are never dropped while this is open
         self._prepared: dict[str, PreparedStatement] = {}
 
     def prepared(self, text: str) -> PreparedStatement:
@@ -106,11 +107,12 @@ def is_away(fault: BaseException) -> bool:
     from cassandra.connection import ConnectionException
 
     if isinstance(fault, NoHostAvailable):
-        return not any(isinstance(e, cassandra.AuthenticationFailed) for e in _errors(fault))
+        final = (cassandra.AuthenticationFailed, ssl.SSLCertVerificationError)
+        return not any(isinstance(error, final) for error in _errors(fault))
     if type(fault) is cassandra.DriverException:
         return True  # "metadata was not refreshed": nobody was there to ask
-    final = (cassandra.RequestValidationException, protocol.RequestValidationException, cassandra.FunctionFailure)
-    if isinstance(fault, final):
+    refused = (cassandra.RequestValidationException, protocol.RequestValidationException, cassandra.FunctionFailure)
+    if isinstance(fault, refused):
         return isinstance(fault, protocol.PreparedQueryNotFound)
     away = (
         cassandra.RequestExecutionException,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from epochal.txn.errors import Refused
 from epochal.txn.model import Handle
 
 VERSION = 1
@@ -37,11 +36,6 @@ class StagedEpoch:
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        if handle.version != VERSION:
-            raise Refused(
-                f"staged by another epochal (handle version {handle.version}, this one knows {VERSION}); finish it "
-                "with the version that staged it"
-            )
-        body: dict[str, Any] = dict(handle.body)
+        body: dict[str, Any] = dict(handle.known(VERSION))
         files = tuple((str(name), int(size), int(rows)) for name, size, rows in body["files"])
         return StagedEpoch(**{**body, "columns": tuple(body["columns"]), "key": tuple(body["key"]), "files": files})

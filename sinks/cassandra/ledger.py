@@ -45,7 +45,13 @@ class Ledger:
         self._parts = f"{quoted(keyspace)}.{quoted(PARTS)}"
 
     def exists(self) -> bool:
-        """Asked of the server: what the driver knows of its tables may be seconds old."""
+        """Asked of the server until it says so: what the driver knows of its tables may be seconds old."""
+        known = self._connect().known
+        if self._streams not in known and self._asked():
+            known.add(self._streams)
+        return self._streams in known
+
+    def _asked(self) -> bool:
         rows = self._execute(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name IN (?, ?)",
             *(self._keyspace, STREAMS, PARTS),

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 from epochal.sinks import footers
 from epochal.sinks.cassandra import job as jobs
 from epochal.sinks.cassandra import staging
+from epochal.sinks.cassandra.committing import Committer, home_of, uri
 from epochal.sinks.cassandra.connection import Connection, Endpoint, connect
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.options import Options, check_endpoint, check_rows, seconds, split_table
 from epochal.sinks.cassandra.rows import ERROR, Shape
-from epochal.sinks.cassandra.statements import adding, plan
 from epochal.sinks.cassandra.table import Table, misfits, read, unfit_totals, unsortable
 from epochal.sinks.enrolment import safe_name
-from epochal.sinks.hadoop import resolve, running_session, session_for
+from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
 from epochal.sinks.reasons import reason_of
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused
+from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Participant
@@ -200,7 +200,7 @@ class CassandraSink:
             encoded = staging.encoded(sorted_frame, shape)
             if out is not None:
                 encoded = encoded.observe(out, f.count(f.lit(1)).alias("rows"))
-            staging.write(encoded, _uri(folder))
+            staging.write(encoded, uri(folder))
         except PySparkException as fault:
             reason = reason_of(fault)
             if "No module named 'epochal" in str(fault):
@@ -241,32 +241,9 @@ class CassandraSink:
         return Staged(epoch.handle(), int(counter.get.get("rows", 0)))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
-        files, _ = self._place()
         epoch = StagedEpoch.read(handle)
-        if epoch.table != f"{self._keyspace}.{self._table}":
-            raise Refused(
-                f"sink {self._name!r}: a decided epoch was staged for {epoch.table}, this sink writes to "
-                f"{self._keyspace}.{self._table}. Run `epochal recover CHECKPOINT` before the table is changed"
-            )
         self._stamp = max(self._stamp, epoch.stamp)  # also if this fails: the next epoch must be later
-        ledger = self._ledger()
-        memory = ledger.memory(attempt.lineage)
-        if not memory.enrolled:
-            ledger.enrol(attempt.lineage, None)
-        outcome = Outcome.ALREADY_COMMITTED
-        if memory.last < attempt.epoch:
-            if memory.adopted_by is not None:
-                raise FencedOut(
-                    f"sink {self._name!r}: epoch {attempt.epoch}: another stream, {memory.adopted_by}, has taken this "
-                    "one's place; nothing of the epoch was written"
-                )
-            if self._write(attempt, epoch, ledger):
-                outcome = Outcome.COMMITTED
-        failpoints.hit("before-cleanup")
-        ledger.forget_parts(attempt.lineage, attempt.epoch)
-        files.delete(self._home(attempt))
-        failpoints.hit("after-cleanup")
-        return outcome
+        return self._committer().commit(attempt, epoch)
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
         self._place()[0].delete(self._home(attempt))
@@ -307,8 +284,22 @@ class CassandraSink:
             self._bound = resolve(self._given_staging)
         return self._bound
 
+    def _committer(self) -> Committer:
+        files, home = self._place()
+        return Committer(
+            name=self._name,
+            endpoint=self._endpoint,
+            keyspace=self._keyspace,
+            table=self._table,
+            in_flight=self._options.in_flight,
+            batch_rows=self._options.batch_rows,
+            ledger=self._ledger(),
+            files=files,
+            staging=home,
+        )
+
     def _home(self, attempt: Attempt) -> str:
-        return join(self._place()[1], safe_name(attempt.lineage), attempt.key)
+        return home_of(self._place()[1], attempt)
 
     def _connection(self) -> Connection:
         return connect(self._endpoint)
@@ -380,63 +371,6 @@ class CassandraSink:
             counts = {row["n"]: row["count"] for row in counted.collect()} if listed else {}
         return tuple((name, size, counts[name]) for name, size in listed if counts.get(name))
 
-    def _write(self, attempt: Attempt, epoch: StagedEpoch, ledger: Ledger) -> bool:
-        """Bring every row in and note the epoch; False if another process has noted it first."""
-        done = ledger.parts(attempt.lineage, attempt.epoch)
-        todo = self._todo(attempt, epoch, ledger, done)
-        if todo is None:
-            return False
-        if todo:
-            failpoints.hit("before-rows")
-            self._run(attempt, epoch, ledger, todo)
-            failpoints.hit("after-rows")
-        failpoints.hit("before-ledger")
-        first = ledger.finish(attempt.lineage, attempt.epoch, epoch.stamp, epoch.offsets)
-        failpoints.hit("after-ledger")
-        return first
-
-    def _todo(self, attempt: Attempt, epoch: StagedEpoch, ledger: Ledger, done: set[str]) -> dict[str, str] | None:
-        """The staged files that are not written yet, by name; None if the epoch is in meanwhile."""
-        files, _ = self._place()
-        folder = join(self._home(attempt), "data")
-        todo = {}
-        for name, size, _ in epoch.files:
-            if f"{attempt.generation}/{name}" in done:
-                continue
-            path = join(folder, name)
-            if files.length(path) != size:
-                standing = ledger.standing(attempt.lineage)
-                if standing is not None and standing.epoch >= attempt.epoch:
-                    return None
-                raise DataLost(
-                    f"sink {self._name!r}: {path} should have {size} bytes: another program has removed or changed "
-                    f"it. Epoch {attempt.epoch} is decided and cannot be written without it"
-                )
-            todo[name] = _uri(path)
-        return todo
-
-    def _run(self, attempt: Attempt, epoch: StagedEpoch, ledger: Ledger, todo: Mapping[str, str]) -> None:
-        _, home = self._place()
-        totals = epoch.mode == "accumulate"
-        work = jobs.Job(
-            endpoint=self._endpoint.with_secrets(),
-            keyspace=self._keyspace,
-            table=self._table,
-            lineage=attempt.lineage,
-            epoch=attempt.epoch,
-            generation=attempt.generation,
-            plan=plan(self._keyspace, self._table, epoch, self._options.in_flight, self._options.batch_rows),
-            adding=adding(self._keyspace, self._table, epoch, ledger.chain(attempt.lineage), attempt)
-            if totals
-            else None,
-            rows={name: rows for name, _, rows in epoch.files},
-        )
-        spark = running_session() if is_local(home) else session_for(home)
-        if spark is not None and spark.sparkContext._jsc is not None:
-            jobs.by_spark(spark, work, todo)
-        else:
-            jobs.here(work, {name: uri.removeprefix("file:") for name, uri in todo.items()})
-
 
 def from_description(description: Mapping[str, Json]) -> CassandraSink:
     """A sink that can commit and abort what a journal describes. Secrets come from the environment."""
@@ -456,10 +390,6 @@ def from_description(description: Mapping[str, Json]) -> CassandraSink:
             )
         },
     )
-
-
-def _uri(path: str) -> str:
-    return f"file:{path}" if path.startswith("/") else path
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from epochal.txn.errors import Refused
 from epochal.txn.model import Handle, Json
 
 VERSION = 1
@@ -72,12 +71,7 @@ class StagedEpoch:
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        if handle.version != VERSION:
-            raise Refused(
-                f"staged by another epochal (handle version {handle.version}, this one knows {VERSION}); finish it "
-                "with the version that staged it"
-            )
-        body: dict[str, Any] = dict(handle.body)
+        body: dict[str, Any] = dict(handle.known(VERSION))
         files = tuple(
             StagedFile(f["staged"], NewFile(f["name"], f["bytes"], f["partition"], f["stats"])) for f in body["files"]
         )

@@ -266,17 +266,13 @@ class RollingFileSink:
         return []
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
-        if handle.version != HANDLE_VERSION:
+        body = handle.known(HANDLE_VERSION)
+        if body.get("target") != layout.target:
             raise Refused(
-                f"sink {self._name!r}: staged by another epochal (handle version {handle.version}, this one knows "
-                f"{HANDLE_VERSION}); finish it with the version that staged it"
-            )
-        if handle.body.get("target") != layout.target:
-            raise Refused(
-                f"sink {self._name!r}: a decided epoch was staged in {handle.body.get('target')}, this sink writes to "
+                f"sink {self._name!r}: a decided epoch was staged in {body.get('target')}, this sink writes to "
                 f"{layout.target}. Run `epochal recover CHECKPOINT` before the path is changed"
             )
-        return handle.body
+        return body
 
     def _check_same(self, attempt: Attempt, found: PublishedEpoch) -> None:
         if found.generation != attempt.generation:

@@ -1,0 +1,66 @@
+"""The command line on a stream into Cassandra, without Spark: what is in doubt is told, what is decided is finished."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from integration_tests.cassandra import streams
+from integration_tests.cassandra.tables import Keyspace
+from integration_tests.spark.children import REPOSITORY, Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def epochal(world: World, command: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "epochal.cli", command, str(world.checkpoint), "--json"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
+    drivers: Children, world: World, space: Keyspace
+) -> None:
+    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
+    world.feed(3)
+    # Of epoch 1 the first table has all its rows and its ledger, the second has its rows alone.
+    killed = drivers.run(world.root, *arguments, points="before-ledger=kill@4")
+    assert killed.ending is Ending.KILLED, killed.output
+
+    before = epochal(world, "status")
+    assert before["held"] == [
+        {"epoch": 1, "generation": 1, "sinks": {"rows": "already committed", "totals": "waiting"}}
+    ]
+    assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [
+        ("rows", "cassandra", 1),
+        ("totals", "cassandra", 0),
+    ]
+
+    recovered = epochal(world, "recover")
+    assert [commit["epoch"] for commit in recovered["commits"]] == [1]
+    assert streams.totals(space) == streams.expected_totals(2)
+    assert epochal(world, "status")["settled"]
+
+    # The next one dies with epoch 2 prepared: it is in doubt, and nobody may touch it but Spark.
+    killed = drivers.run(world.root, *arguments, points="after-prepared=kill")
+    assert killed.ending is Ending.KILLED, killed.output
+    (doubt,) = epochal(world, "status")["in_doubt"]
+    assert (doubt["epoch"], doubt["rows"]) == (2, {"rows": 6, "totals": 6})
+    assert epochal(world, "recover")["in_doubt"] == [2]
+    assert streams.totals(space) == streams.expected_totals(2)
+
+    ended = drivers.run(world.root, *arguments)
+    assert ended.ending is Ending.DONE, ended.output
+    streams.check_at_the_end(world, space, files=3)
