@@ -19,8 +19,10 @@ from epochal import CassandraSink, EpochWriter, RollingFileSink
 SCHEMA = "order_id BIGINT, customer STRING, amount DECIMAL(10,2), day DATE"
 TABLES = (
     "CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-    "CREATE TABLE IF NOT EXISTS shop.orders (customer text, order_id bigint, amount decimal, day date,"
-    + " PRIMARY KEY (customer, order_id))",
+    (
+        "CREATE TABLE IF NOT EXISTS shop.orders (customer text, order_id bigint, amount decimal, day date,"
+        " PRIMARY KEY (customer, order_id))"
+    ),
     "CREATE TABLE IF NOT EXISTS shop.totals (customer text PRIMARY KEY, amount decimal, orders bigint, epochal text)",
 )
 

@@ -24,11 +24,12 @@ EXAMPLES = """examples:
   epochal gc      checkpoints/orders            what could be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal demo                                  exactly-once under kill -9, shown in a minute
-  epochal serve   cassandra                     a real Cassandra on loopback to try things on, until Ctrl-C
+  epochal serve   cassandra | hdfs              a real server on loopback to try things on, until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused
 """
+KEPT = "keep the data here, and go on with what is there"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +78,10 @@ def _run(options: argparse.Namespace) -> int:
         case "serve":
             from epochal.cli import serve
 
-            return serve.cassandra(nodes=options.nodes, port=options.port, folder=options.folder, as_json=options.json)
+            place = {"port": options.port, "folder": options.folder, "as_json": options.json}
+            if options.server == "hdfs":
+                return serve.hdfs(datanodes=options.datanodes, **place)
+            return serve.cassandra(nodes=options.nodes, **place)
         case _:
             from epochal.cli.demo import run as demo
 
@@ -153,7 +157,12 @@ def parser() -> argparse.ArgumentParser:
     cassandra.add_argument(
         "--port", type=_number(1), metavar="N", help="the port for clients (9042, or another if that is in use)"
     )
-    cassandra.add_argument("--folder", metavar="DIR", help="keep the data here, and go on with what is there")
+    cassandra.add_argument("--folder", metavar="DIR", help=KEPT)
+    about = "Apache Hadoop's HDFS 3.5: a NameNode and DataNodes, processes from Maven's jars"
+    hdfs = kinds.add_parser("hdfs", parents=[common, verbose], help=about, description=about)
+    hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="how many (1)")
+    hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
+    hdfs.add_argument("--folder", metavar="DIR", help=KEPT)
     return whole
 
 

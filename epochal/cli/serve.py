@@ -1,4 +1,4 @@
-"""``epochal serve``: a real server on loopback, until Ctrl-C."""
+"""``epochal serve``: real servers on loopback, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,23 +6,48 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from epochal.cli.text import counted, facts, paint
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster
+from epochal.testing.servers import CassandraCluster, HdfsCluster, Node
 from epochal.testing.servers.cassandra_local import MEMORY
 from epochal.testing.servers.ports import is_free
 from epochal.testing.servers.routes import CASSANDRA_PORT
-from epochal.txn.model import Json
 
 FAILED = 1
 INTERRUPTED = 130
 LOOK = 1.0  # seconds between two looks at the nodes
 
 
+Cluster = TypeVar("Cluster", CassandraCluster, HdfsCluster)
+
+
 def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
-    """Serve until asked to end: 0, or 1 if a node did not start or died, 130 if asked before it was ready."""
+    """Serve Cassandra until asked to end."""
+
+    def start() -> CassandraCluster:
+        _tell(f"Cassandra with {counted(nodes, 'node')}")
+        found = port or _usual_port(nodes, folder)
+        return servers.cassandra(nodes, folder=folder, port=found, own=True, tell=_tell)
+
+    return _serve(start, (_answer if as_json else _how_to_connect))
+
+
+def hdfs(*, datanodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
+    """Serve HDFS until asked to end."""
+
+    def start() -> HdfsCluster:
+        _tell(f"HDFS with {counted(datanodes, 'DataNode')}")
+        return servers.hdfs(datanodes, folder=folder, port=port, own=True, tell=_tell)
+
+    return _serve(start, (_hdfs_answer if as_json else _how_to_use_hdfs))
+
+
+def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str]) -> int:
+    """Until asked to end: 0, or 1 if a server did not start or died, 130 if asked before it was ready."""
     # Asked to end, by Ctrl-C or by a supervisor, means the same: take everything down in order.
     # SIGINT too: a shell starts what runs in the background with it ignored.
     asked = (signal.SIGTERM, signal.SIGINT)
@@ -30,13 +55,11 @@ def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool
     ready = False
     try:
         started = time.monotonic()
-        _tell(f"Cassandra with {counted(nodes, 'node')}")
-        port = port or _usual_port(nodes, folder)
-        with servers.cassandra(nodes, folder=folder, port=port, own=True, tell=_tell) as cluster:
+        with start() as cluster:
             _tell(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it")
-            print(json.dumps(_answer(cluster)) if as_json else _how_to_connect(cluster), flush=True)
+            print(told(cluster), flush=True)
             ready = True
-            _watch(cluster)
+            _watch(cluster.nodes)
     except servers.ServerFailed as fault:
         _tell(paint(str(fault), "red", sys.stderr))
         return FAILED
@@ -56,16 +79,37 @@ def _usual_port(nodes: int, folder: str | None) -> int | None:
     return CASSANDRA_PORT if free and not known else None
 
 
-def _watch(cluster: CassandraCluster) -> None:
-    while all(node.running for node in cluster.nodes):
+def _watch(nodes: Sequence[Node]) -> None:
+    while all(node.running for node in nodes):
         time.sleep(LOOK)
-    gone = next(node for node in cluster.nodes if not node.running)
-    raise servers.ServerFailed(f"{gone.host}:{cluster.port} has ended:\n{gone.said()}")
+    gone = next(node for node in nodes if not node.running)
+    raise servers.ServerFailed(f"{gone.name} has ended:\n{gone.said()}")
 
 
-def _answer(cluster: CassandraCluster) -> dict[str, Json]:
-    nodes: list[Json] = [{"host": node.host, "pid": node.pid} for node in cluster.nodes]
-    return {"hosts": [*cluster.hosts], "port": cluster.port, "route": str(cluster.route), "nodes": nodes}
+def _answer(cluster: CassandraCluster) -> str:
+    nodes = [{"host": node.host, "pid": node.pid} for node in cluster.nodes]
+    return json.dumps(
+        {"hosts": [*cluster.hosts], "port": cluster.port, "route": str(cluster.route), "nodes": nodes},
+    )
+
+
+def _hdfs_answer(cluster: HdfsCluster) -> str:
+    nodes = [{"name": node.name, "pid": node.pid} for node in cluster.nodes]
+    settings = dict(cluster.settings)
+    return json.dumps(
+        {"uri": cluster.uri, "web": cluster.web, "route": str(cluster.route), "settings": settings, "nodes": nodes}
+    )
+
+
+def _how_to_use_hdfs(cluster: HdfsCluster) -> str:
+    shown = [
+        ("URI", cluster.uri),
+        ("WebHDFS", cluster.web),
+        ("in Python", f'RollingFileSink("{cluster.uri}/archive/orders")'),
+        ("for Spark", " ".join(f"--conf {name}={value}" for name, value in cluster.settings.items())),
+        ("for tests", f"export EPOCHAL_HDFS={cluster.uri} EPOCHAL_HDFS_WEB={cluster.web}"),
+    ]
+    return facts(shown)
 
 
 def _how_to_connect(cluster: CassandraCluster) -> str:

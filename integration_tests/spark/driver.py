@@ -58,7 +58,8 @@ def main() -> Ending:
         _hear_nothing()
     try:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
-        conf = {**CHEAP, **LOOPBACK, **_java_options(), **plain}
+        given = dict(setting.split("=", 1) for setting in arguments.conf)
+        conf = {**CHEAP, **LOOPBACK, **_java_options(), **plain, **given}
         spark = epochal.session("driver", master=arguments.master, conf=conf)
         _run(spark, arguments)
     except KeyboardInterrupt:
@@ -80,27 +81,31 @@ def _ending(fault: Exception) -> Ending:
 Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
 
 
-def sinks_of(world: World, which: str, cassandra: str = "") -> list[Sink]:
+def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
-    first = epochal.RollingFileSink(str(world.first), bucket_by=["kind"], marker="epoch", name="first")
+
+    def place(path: Path) -> str:
+        return f"{at}/{path.name}" if at else str(path)
+
+    first = epochal.RollingFileSink(place(world.first), bucket_by=["kind"], marker="epoch", name="first")
     second = epochal.RollingFileSink(
-        str(world.second), format="json", bucket_by=["word"], max_rows_per_file=2, marker="bucket", name="second"
+        place(world.second), format="json", bucket_by=["word"], max_rows_per_file=2, marker="bucket", name="second"
     )
     table = epochal.DeltaSink(
-        str(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
+        place(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
     )
     sinks: list[Sink] = [first, second, table]
     if which == "letters":
         # A kind that is empty is no partition: a third of all rows go to the dead letters.
-        letters = epochal.RollingFileSink(str(world.second), format="json", name="letters")
+        letters = epochal.RollingFileSink(place(world.second), format="json", name="letters")
         return [epochal.CassandraSink(dead_letters=letters, name="kinds", **_reached(cassandra, "kinds"))]
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
     if which == "by-delta":
         # Both need Delta's own code: one is merged into, the other has a property that closes the gate to delta-rs.
-        merged = epochal.DeltaSink(str(world.second), mode="upsert", keys=["id"], name="merged")
-        tracked = epochal.DeltaSink(str(world.table), properties={"delta.enableRowTracking": "true"}, name="tracked")
+        merged = epochal.DeltaSink(place(world.second), mode="upsert", keys=["id"], name="merged")
+        tracked = epochal.DeltaSink(place(world.table), properties={"delta.enableRowTracking": "true"}, name="tracked")
         return [merged, tracked]
     return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
 
@@ -126,16 +131,17 @@ def _reached(place: str, table: str) -> dict[str, Any]:
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     world = World(Path(arguments.root))
-    sinks = sinks_of(world, arguments.sinks, arguments.cassandra)
+    sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at)
+    checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
     writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
     frame = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", arguments.files_per_trigger)
-        .parquet(str(world.source))
+        .parquet(f"file:{world.source}")
     )
     if arguments.slow_gate:
         frame = _slowed(frame, arguments.slow_gate)
-    stream = frame.writeStream.option("checkpointLocation", str(world.checkpoint)).trigger(availableNow=True)
+    stream = frame.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     if arguments.gate_after_batch:
         # The batch is prepared and handed back; Spark's commits/N comes next.
         def batch(rows: DataFrame, epoch: int) -> None:
@@ -201,6 +207,8 @@ def _arguments() -> argparse.Namespace:
     every = ["1", "2", "delta", "all", "by-delta", "cassandra", "kinds", "letters"]
     parser.add_argument("--sinks", choices=every, default="2")
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
+    parser.add_argument("--at", default="", help="a URI for checkpoint and targets, instead of ROOT")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)

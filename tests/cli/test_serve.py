@@ -14,6 +14,7 @@ from epochal.testing.servers import CassandraCluster, Route, ServerFailed
 
 
 class StandInNode:
+    name = "Cassandra on 127.0.0.1:9142"
     host = "127.0.0.1"
     pid = 4711
     running = True
@@ -86,7 +87,7 @@ def test_a_node_that_dies_ends_it_with_its_last_words(
     monkeypatch.setattr(StandInNode, "running", False)
 
     assert main(["serve", "cassandra"]) == 1
-    assert "127.0.0.1:9142 has ended:\nits last words" in capsys.readouterr().err
+    assert "Cassandra on 127.0.0.1:9142 has ended:\nits last words" in capsys.readouterr().err
     assert server.ended == 1
 
 

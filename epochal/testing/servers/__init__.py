@@ -14,13 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from epochal.testing.servers import cassandra_docker, cassandra_given, cassandra_local, routes
+from epochal.testing.servers import (
+    cassandra_docker,
+    cassandra_given,
+    cassandra_local,
+    hdfs_given,
+    hdfs_local,
+    routes,
+)
 from epochal.testing.servers.cluster import CassandraCluster, Node
 from epochal.testing.servers.errors import ServerFailed
+from epochal.testing.servers.hdfs_cluster import HdfsCluster
+from epochal.testing.servers.hdfs_wishes import HdfsWishes
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.wishes import Wishes
 
-__all__ = ["CassandraCluster", "Node", "Route", "ServerFailed", "cassandra"]
+__all__ = ["CassandraCluster", "HdfsCluster", "Node", "Route", "ServerFailed", "cassandra", "hdfs"]
 
 
 def cassandra(
@@ -63,3 +72,35 @@ def cassandra(
             return cassandra_docker.start(wishes, tell)
         case Route.LOCAL:
             return cassandra_local.start(wishes, tell)
+
+
+def hdfs(
+    datanodes: int = 1,
+    *,
+    replication: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    folder: str | PathLike[str] | None = None,
+    port: int | None = None,
+    own: bool = False,
+    java_options: Sequence[str] = (),
+    timeout: float = 120.0,
+    tell: Callable[[str], None] | None = None,
+) -> HdfsCluster:
+    """HDFS 3.5 on 127.0.0.1, ready to use: a NameNode and one to three DataNodes, each a process of its own.
+
+    `replication` is that of its files, two where there are two DataNodes. `settings` are keys of hdfs-site.xml and
+    core-site.xml. The other options are those of `cassandra`; `port` is the NameNode's.
+    """
+    wishes = HdfsWishes(
+        datanodes=datanodes,
+        replication=replication,
+        settings=dict(settings or {}),
+        folder=Path(folder) if folder is not None else None,
+        port=port,
+        java_options=tuple(java_options),
+        timeout=timeout,
+    )
+    route = routes.choose(routes.HDFS, own=own or wishes.are_special, engine_answers=lambda: False)
+    if route is Route.GIVEN:
+        return hdfs_given.connect(replication)
+    return hdfs_local.start(wishes, tell)

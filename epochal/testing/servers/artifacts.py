@@ -26,11 +26,10 @@ POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>epochal</groupId><artifactId>server</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>
-  </dependencies>
+  <dependencies>{}</dependencies>
 </project>
 """
+DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +43,12 @@ class Artifact:
     version: str
     # What the server's own description leaves out; Spark's resolver does not see that it does.
     left_out: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # of the same group and version
+
+    @property
+    def parts(self) -> list[tuple[str, str, str]]:
+        """Group, name and version of everything that is asked for."""
+        return [(self.group, name, self.version) for name in (self.name, *self.also)]
 
     @property
     def folder(self) -> Path:
@@ -58,6 +63,14 @@ CASSANDRA = Artifact(
     name="cassandra-all",
     version="5.0.9",
     left_out=("net.openhft:chronicle-analytics", "net.openhft:compiler"),
+)
+HDFS = Artifact(
+    title="HDFS",
+    size="70 MB",
+    group="org.apache.hadoop",
+    name="hadoop-hdfs",
+    version="3.5.0",
+    also=("hadoop-common", "hadoop-hdfs-client"),
 )
 
 
@@ -132,15 +145,15 @@ def _ways(artifact: Artifact, part: Path) -> Iterator[tuple[list[str], Path]]:
 
 def _by_maven(maven: str, artifact: Artifact, part: Path) -> tuple[list[str], Path]:
     description = part / "pom.xml"
-    description.write_text(POM.format(artifact.group, artifact.name, artifact.version))
+    description.write_text(POM.format("".join(DEPENDENCY.format(*part) for part in artifact.parts)))
     found = part / "jars"
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={found}"]
     return [maven, "--quiet", "--batch-mode", "--file", str(description), *goal], found
 
 
 def _by_spark(artifact: Artifact, part: Path) -> tuple[list[str], Path]:
-    package = f"{artifact.group}:{artifact.name}:{artifact.version}"
-    return resolver([package], ",".join(artifact.left_out), part), part / "ivy" / "jars"
+    packages = [":".join(part) for part in artifact.parts]
+    return resolver(packages, ",".join(artifact.left_out), part), part / "ivy" / "jars"
 
 
 def _environment(java: Java) -> dict[str, str]:

@@ -128,7 +128,7 @@ class ContainerNode:
     @property
     def pid(self) -> int:
         if not self.running:
-            raise ServerFailed(f"{self._name} does not run")
+            raise ServerFailed(f"{self.name} does not run")
         return int(self._docker.attrs["State"]["Pid"])
 
     @property
@@ -159,7 +159,7 @@ class ContainerNode:
     def wait_until_ready(self) -> None:
         """Return when it answers; `ServerFailed` if it ended instead."""
         timeout = self._wishes.timeout
-        wait_until(self._answers, timeout, lambda: f"{self._name} did not answer within {timeout:g} s:\n{self.said()}")
+        wait_until(self._answers, timeout, lambda: f"{self.name} did not answer within {timeout:g} s:\n{self.said()}")
 
     def start(self) -> None:
         self._docker.start()
@@ -189,12 +189,12 @@ class ContainerNode:
         return self._container.get_wrapped_container()
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"Cassandra on {self._host}:{self._port}"
 
     def _answers(self) -> bool:
         if not self.running:
-            raise ServerFailed(f"{self._name} ended while it started:\n{self.said()}")
+            raise ServerFailed(f"{self.name} ended while it started:\n{self.said()}")
         if cassandra_yaml.asks_for_certificates(self._wishes.settings):
             return cql.listens(self._host, self._port)
         tls = cassandra_yaml.has_tls(self._wishes.settings)

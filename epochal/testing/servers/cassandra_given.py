@@ -32,6 +32,10 @@ class GivenNode:
         self._port = port
 
     @property
+    def name(self) -> str:
+        return f"Cassandra on {self._host}:{self._port}"
+
+    @property
     def host(self) -> str:
         return self._host
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,14 +13,12 @@ from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.keeping import Keeper
+from epochal.testing.servers.local_process import LocalProcess
 from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.waiting import wait_until
 from epochal.testing.servers.wishes import Wishes
 
-GENTLE = 20.0  # seconds that a node has to end by itself
 MEMORY = "cluster.json"
-TAIL = 4_000
 
 
 def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluster:
@@ -75,32 +71,19 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
     return cluster
 
 
-class LocalNode:
+class LocalNode(LocalProcess):
     """A node as a child of the keeper."""
 
     def __init__(self, keeper: Keeper, place: Place, command: Sequence[str], wishes: Wishes) -> None:
-        self._keeper = keeper
-        self._place = place
-        self._command = command
-        self._wishes = wishes
-        self._folder = Path(place.folder)
-        self._log = self._folder / "system.log"
-        self._pid: int | None = None
+        folder = Path(place.folder)
+        name = f"Cassandra on {place.rpc}:{place.port}"
+        super().__init__(keeper, name, command, folder, folder / "system.log", timeout=wishes.timeout)
+        self._place, self._wishes = place, wishes
         self._fresh = True
 
     @property
     def host(self) -> str:
         return self._place.rpc
-
-    @property
-    def pid(self) -> int:
-        if self._pid is None or not self.running:
-            raise ServerFailed(f"{self.host}:{self._place.port} does not run")
-        return self._pid
-
-    @property
-    def running(self) -> bool:
-        return self._pid is not None and not self._keeper.ended and self._keeper.code(self._pid) is None
 
     def start(self) -> None:
         if not self.running:
@@ -108,68 +91,18 @@ class LocalNode:
             self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
         self._fresh = not (self._folder / "data").exists()
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
         values = cassandra_yaml.settings(self._place, self._wishes.settings)
         (self._folder / "cassandra.yaml").write_text(cassandra_yaml.text(values))
         (self._folder / "logback.xml").write_text(cassandra_java.LOGBACK)
-        environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
-        self._pid = self._keeper.start(self._command, folder=self._folder, log=self._log, environment=environment)
+        super().launch()
 
     def wait_until_ready(self) -> None:
         """Return when it answers; `ServerFailed` if it ended instead."""
-        timeout = self._wishes.timeout
-        wait_until(self._answers, timeout, lambda: f"{self._name} did not answer within {timeout:g} s:\n{self.said()}")
-
-    def stop(self) -> None:
-        self.ask_to_end()
-        try:
-            wait_until(lambda: not self.running, GENTLE, lambda: "")
-        except ServerFailed:
-            self.kill()
-
-    def ask_to_end(self) -> None:
-        """Tell it to end in order, and do not wait."""
-        if self.running:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)  # a paused one would not hear
-
-    def kill(self) -> None:
-        if not self.running:
-            return
-        self._signal(signal.SIGKILL)
-        wait_until(lambda: not self.running, GENTLE, lambda: f"{self._name} was killed and is still there")
-
-    def pause(self) -> None:
-        pid = self.pid
-        self._signal(signal.SIGSTOP)
-        # The call only sends the signal; each of its threads stops in its own time.
-        wait_until(lambda: _stands(pid), GENTLE, lambda: f"{self._name} does not stand still")
-
-    def resume(self) -> None:
-        assert self.pid
-        self._signal(signal.SIGCONT)
-
-    def said(self) -> str:
-        try:
-            return self._log.read_text(errors="replace")[-TAIL:]
-        except OSError:
-            return ""
-
-    @property
-    def _name(self) -> str:
-        return f"Cassandra on {self.host}:{self._place.port}"
-
-    def _signal(self, number: int) -> None:
-        assert self._pid is not None
-        self._keeper.signal(self._pid, number)
+        self.wait_until(self._answers)
 
     def _answers(self) -> bool:
-        assert self._pid is not None
-        code = self._keeper.code(self._pid)
-        if code is not None:
-            raise ServerFailed(f"{self._name} ended with {code} while it started:\n{self.said()}")
         if cassandra_yaml.asks_for_certificates(self._wishes.settings):
             return cql.listens(self.host, self._place.port)
         tls = cassandra_yaml.has_tls(self._wishes.settings)
@@ -194,12 +127,3 @@ def _ports(folder: Path, hosts: Sequence[str], wanted: int | None) -> tuple[int,
                 raise ServerFailed(f"{host}:{one} is in use")
     memory.write_text(json.dumps({"nodes": len(hosts), "port": port, "storage_port": storage_port}))
     return port, storage_port
-
-
-def _stands(pid: int) -> bool:
-    """Whether a process is stopped; taken for granted where there is no /proc."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "T"

@@ -18,8 +18,12 @@ class Node(Protocol):
     """One server. What it acknowledged is there again after `kill` and `start`."""
 
     @property
+    def name(self) -> str:
+        """What it is and where, for messages."""
+
+    @property
     def host(self) -> str:
-        """The address at which it serves CQL."""
+        """The address at which it serves."""
 
     @property
     def pid(self) -> int:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,16 +36,17 @@ class Java:
         return self.command.resolve().parent.parent
 
 
-def find_java() -> Java:
-    """The first that Cassandra runs on; `ServerFailed` says what was found instead."""
+def find_java(server: str = "Cassandra", good: Sequence[int] = GOOD) -> Java:
+    """The first that a server runs on; `ServerFailed` says what was found instead."""
     passed: list[str] = []
     for command in _candidates():
         major = version(command)
-        if major in GOOD:
+        if major is not None and major in good:
             return Java(command, major)
         passed.append(f"{command} is Java {major}" if major else f"{command} does not start")
     found = "; ".join(passed) if passed else "found none in JAVA_HOME, PATH and the usual places"
-    raise ServerFailed(f"Cassandra needs Java 17 (11 and 21 do too); {found}. Install OpenJDK 17")
+    others = " and ".join(str(major) for major in good if major != 17)
+    raise ServerFailed(f"{server} needs Java 17 ({others} do too); {found}. Install OpenJDK 17")
 
 
 def version(command: Path) -> int | None:

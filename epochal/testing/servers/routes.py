@@ -1,7 +1,7 @@
 """Where a server comes from.
 
-1. ``given``: the user has one and says where (`EPOCHAL_CASSANDRA`). It cannot be killed, and has the settings it has;
-   who asks for more gets one of their own.
+1. ``given``: the user has one and says where (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`). It cannot be killed, and has the
+   settings it has; who asks for more gets one of their own.
 2. ``docker``: a container, if testcontainers is installed and an engine answers.
 3. ``local``: processes of this machine, from Maven's jars.
 
@@ -22,6 +22,8 @@ ROUTES = "EPOCHAL_SERVERS"
 CASSANDRA = "EPOCHAL_CASSANDRA"
 CASSANDRA_IMAGE = "EPOCHAL_CASSANDRA_IMAGE"
 CASSANDRA_PORT = 9042
+HDFS = "EPOCHAL_HDFS"
+HDFS_WEB = "EPOCHAL_HDFS_WEB"
 
 
 class Route(StrEnum):

@@ -1,0 +1,97 @@
+"""HDFS as a test holds it in its hands: a NameNode, DataNodes, and what they say of themselves."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from epochal.testing.servers.cluster import Node
+from epochal.testing.servers.hdfs_site import client
+from epochal.testing.servers.routes import Route
+from epochal.testing.servers.waiting import wait_until
+
+LOOK = 5.0  # seconds for the NameNode to answer one question
+
+
+class HdfsCluster:
+    """One NameNode, one to three DataNodes. Leaving the block ends those that were started for it."""
+
+    def __init__(
+        self,
+        uri: str,
+        web: str,
+        *,
+        namenode: Node | None,
+        datanodes: Sequence[Node],
+        replication: int,
+        route: Route,
+        end: Callable[[], None],
+        timeout: float = 120.0,
+    ) -> None:
+        self.uri = uri  # hdfs://host:port
+        self.web = web  # http://host:port, of WebHDFS
+        self.replication = replication
+        self.datanodes = tuple(datanodes)
+        self.route = route
+        self._namenode, self._end, self._timeout = namenode, end, timeout
+
+    @property
+    def namenode(self) -> Node:
+        assert self._namenode is not None, "a cluster that was given has no processes of ours"
+        return self._namenode
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every process of ours."""
+        return ((self._namenode,) if self._namenode else ()) + self.datanodes
+
+    @property
+    def owned(self) -> bool:
+        """Whether it was started here, and so may be killed and paused."""
+        return self.route is not Route.GIVEN
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """For Spark: the cluster as the default file system, and as many replicas as it can hold."""
+        return {f"spark.hadoop.{name}": value for name, value in client(self.uri, self.replication).items()}
+
+    def wait_until_ready(self, datanodes: int | None = None) -> None:
+        """Return when so many DataNodes live, all by default, and the NameNode is out of safe mode."""
+        wanted = len(self.datanodes) if datanodes is None else datanodes
+        seen: list[str] = []
+        wait_until(lambda: self._is_ready(wanted, seen), self._timeout, lambda: f"HDFS is not ready: {seen[-1]}")
+
+    def live_datanodes(self) -> int:
+        """How many DataNodes the NameNode believes in."""
+        return int(self._bean("FSNamesystemState")["NumLiveDataNodes"])
+
+    def stop(self) -> None:
+        """End it, and remove its data unless its folder was given. May be called again."""
+        self._end()
+
+    def _is_ready(self, wanted: int, seen: list[str]) -> bool:
+        try:
+            live, safe = self.live_datanodes(), self._bean("NameNodeInfo")["Safemode"]
+        except (OSError, ValueError, LookupError) as fault:
+            seen.append(f"{type(fault).__name__}: {fault}")
+            return False
+        seen.append(f"{live} of {wanted} DataNodes live. {safe}")
+        return live >= wanted and not safe
+
+    def _bean(self, name: str) -> dict[str, Any]:
+        query = urllib.parse.quote(f"Hadoop:service=NameNode,name={name}")
+        with urllib.request.urlopen(f"{self.web}/jmx?qry={query}", timeout=LOOK) as answer:
+            bean: dict[str, Any] = json.load(answer)["beans"][0]
+        return bean
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

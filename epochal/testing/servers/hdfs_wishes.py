@@ -1,0 +1,45 @@
+"""What is asked of an HDFS, and tested before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.txn.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HdfsWishes:
+    """The options of `servers.hdfs`."""
+
+    datanodes: int = 1
+    replication: int | None = None
+    settings: Mapping[str, object]
+    folder: Path | None = None
+    port: int | None = None
+    java_options: Sequence[str] = ()
+    timeout: float = 120.0
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.datanodes not in (1, 2, 3):
+            faults.append(f"datanodes={self.datanodes}: it can be 1, 2 or 3")
+        elif self.replication is not None and not 1 <= self.replication <= self.datanodes:
+            faults.append(f"replication={self.replication}: it can be from 1 to {self.datanodes}, a DataNode each")
+        if self.port is not None and not 0 < self.port < 65_536:
+            faults.append(f"port={self.port}: it must be from 1 to 65535")
+        if not self.timeout > 0:
+            faults.append(f"timeout={self.timeout}: it must be more than 0 seconds")
+        if faults:
+            raise OptionError("hdfs", faults)
+
+    @property
+    def replicas(self) -> int:
+        """Of each block: two where there are two places for them."""
+        return self.replication or min(self.datanodes, 2)
+
+    @property
+    def are_special(self) -> bool:
+        """Whether a server that somebody else runs would not do."""
+        return self.datanodes > 1 or bool(self.settings or self.java_options) or bool(self.folder or self.port)

@@ -1,0 +1,109 @@
+"""A server's process as a child of the keeper: started, killed, paused, and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from epochal.testing.servers.errors import ServerFailed
+from epochal.testing.servers.keeping import Keeper
+from epochal.testing.servers.waiting import wait_until
+
+GENTLE = 20.0  # seconds that it has to end by itself
+TAIL = 4_000
+
+
+class LocalProcess:
+    """One server. Its folder, its log and its command stay the same from start to start."""
+
+    def __init__(
+        self, keeper: Keeper, name: str, command: Sequence[str], folder: Path, log: Path, *, timeout: float
+    ) -> None:
+        self._keeper, self._name, self._command = keeper, name, command
+        self._folder, self._log, self._timeout = folder, log, timeout
+        self._pid: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def pid(self) -> int:
+        if self._pid is None or not self.running:
+            raise ServerFailed(f"{self.name} does not run")
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        return self._pid is not None and not self._keeper.ended and self.code() is None
+
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return None if self._pid is None else self._keeper.code(self._pid)
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
+        self._pid = self._keeper.start(self._command, folder=self._folder, log=self._log, environment=environment)
+
+    def wait_until(self, ready: Callable[[], bool]) -> None:
+        """Return when it answers; `ServerFailed` if it ended instead."""
+
+        def answers() -> bool:
+            code = self.code()
+            if code is not None:
+                raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.said()}")
+            return ready()
+
+        complaint = f"{self.name} did not answer within {self._timeout:g} s"
+        wait_until(answers, self._timeout, lambda: f"{complaint}:\n{self.said()}")
+
+    def stop(self) -> None:
+        self.ask_to_end()
+        try:
+            wait_until(lambda: not self.running, GENTLE, lambda: "")
+        except ServerFailed:
+            self.kill()
+
+    def ask_to_end(self) -> None:
+        """Tell it to end in order, and do not wait."""
+        if self.running:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a paused one would not hear
+
+    def kill(self) -> None:
+        if not self.running:
+            return
+        self._signal(signal.SIGKILL)
+        wait_until(lambda: not self.running, GENTLE, lambda: f"{self.name} was killed and is still there")
+
+    def pause(self) -> None:
+        pid = self.pid
+        self._signal(signal.SIGSTOP)
+        # The call only sends the signal; each of its threads stops in its own time.
+        wait_until(lambda: _stands(pid), GENTLE, lambda: f"{self.name} does not stand still")
+
+    def resume(self) -> None:
+        assert self.pid
+        self._signal(signal.SIGCONT)
+
+    def said(self) -> str:
+        try:
+            return self._log.read_text(errors="replace")[-TAIL:]
+        except OSError:
+            return ""
+
+    def _signal(self, number: int) -> None:
+        assert self._pid is not None
+        self._keeper.signal(self._pid, number)
+
+
+def _stands(pid: int) -> bool:
+    """Whether a process is stopped; taken for granted where there is no /proc."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "T"

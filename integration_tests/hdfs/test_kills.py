@@ -1,0 +1,50 @@
+"""Drivers killed around every step of two file sinks, with checkpoint, journal and targets on HDFS."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.hdfs.remote import Remote
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, planned
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.test_kill_chain import AHEAD
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+CHAIN = (
+    "after-generation",
+    "after-enrol",
+    "after-write@2",  # leaves staged files without a record
+    "before-seal",
+    "after-abort",
+    "before-prepared",
+    "after-prepared",
+    "after-decided",
+    "before-rename@2",
+    "after-rename@5",
+    "after-marker@2",
+    "before-manifest@2",
+    "after-cleanup@3",
+    "before-done",
+    "before-snapshot",
+    "after-purge",
+)
+
+
+def test_a_kill_around_every_step_on_hdfs_loses_doubles_and_shows_early_nothing(
+    drivers: Children, remote: Remote
+) -> None:
+    arguments = ["--sinks", "2", "--small-journal", *remote.arguments]
+    for point in CHAIN:
+        name, _, hit = point.partition("@")
+        files = len(planned(remote.world)) + AHEAD
+        remote.world.feed(files)
+        ended = drivers.run(remote.world.root, *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        check_after_a_kill(remote.look())
+    last = drivers.run(remote.world.root, *arguments)
+
+    assert last.ending is Ending.DONE, last.output
+    check_at_the_end(remote.look(), files=files)
