@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from epochal.sinks import webhdfs
 from epochal.txn.errors import Refused
 from epochal.txn.files import TEMPORARY, Entry, Files, LocalFiles, is_local, join, local_path, walk
 
@@ -135,7 +136,7 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
     """The file operations for a path, and the path in full.
 
     A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session
-    it is local.
+    it is local, and HDFS is reached by WebHDFS if EPOCHAL_WEBHDFS says where that is.
     """
     if path.startswith("file:"):
         return LocalFiles(), local_path(path)
@@ -146,6 +147,8 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
         return (LocalFiles(), local_path(full)) if is_local(full) else (hadoop, full)
     if is_local(path):
         return LocalFiles(), local_path(path)
+    if path.startswith("hdfs:") and webhdfs.given():
+        return webhdfs.connect(), path.rstrip("/")
     raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")
 
 

@@ -1,7 +1,7 @@
 """From what the user names on the command line to a checkpoint, its journals and its sinks.
 
-Local paths need no Spark and must not load it: the commands answer in a blink. A session is started
-only when something lies on a Hadoop file system.
+Local paths need no Spark and must not load it: the commands answer in a blink; nor does HDFS, if EPOCHAL_WEBHDFS says
+where its HTTP door is. A session is started only when something lies on another Hadoop file system.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
+from epochal.sinks import webhdfs
 from epochal.sinks.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.coordinator import current_journal
@@ -87,9 +88,13 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
 
 def reach(path: str) -> tuple[Files, str]:
     """The file operations for a path, and the path in full; Spark is started only if it must be."""
-    if not is_local(path):
+    if _needs_spark(path):
         start_spark(path)
     return resolve(path)
+
+
+def _needs_spark(path: str) -> bool:
+    return not is_local(path) and not (path.startswith("hdfs:") and webhdfs.given())
 
 
 class FromDescription(Protocol):
@@ -102,7 +107,7 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
     place = description.get("staging", description.get("target"))  # where its files are
-    if isinstance(place, str) and not is_local(place):
+    if isinstance(place, str) and _needs_spark(place):
         start_spark(place)
     for point in entry_points(group=GROUP, name=kind):
         return cast("FromDescription", point.load())(description)

@@ -10,7 +10,7 @@ import pytest
 
 from epochal.cli import main, serve
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster, Route, ServerFailed
+from epochal.testing.servers import CassandraCluster, HdfsCluster, Route, ServerFailed
 
 
 class StandInNode:
@@ -124,3 +124,37 @@ def test_the_help_shows_how(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     assert "epochal serve   cassandra" in capsys.readouterr().out
+
+
+def test_hdfs_is_served_in_the_same_way(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def start(datanodes: int, **wishes: object) -> HdfsCluster:
+        asked.append((datanodes, wishes["folder"], wishes["port"], wishes["own"]))
+        return HdfsCluster(
+            "hdfs://127.0.0.1:9",
+            "http://127.0.0.1:10",
+            namenode=StandInNode(),  # type: ignore[arg-type]
+            datanodes=[],
+            replication=2,
+            route=Route.LOCAL,
+            end=server._end,
+        )
+
+    monkeypatch.setattr(servers, "hdfs", start)
+
+    assert main(["serve", "hdfs", "--datanodes", "2", "--folder", "kept"]) == 0
+    assert main(["serve", "hdfs", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert 'RollingFileSink("hdfs://127.0.0.1:9/archive/orders")' in said
+    assert "--conf spark.hadoop.dfs.replication=2" in said
+    told = json.loads(said.splitlines()[-1])
+    assert (told["uri"], told["web"], [node["pid"] for node in told["nodes"]]) == (
+        "hdfs://127.0.0.1:9",
+        "http://127.0.0.1:10",
+        [4711],
+    )
+    assert asked == [(2, "kept", None, True), (1, None, None, True)]
+    assert server.ended == 2

@@ -156,5 +156,13 @@ def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest
 
 
 def test_the_names_that_are_documented_are_there() -> None:
-    assert sorted(servers.__all__) == ["CassandraCluster", "Node", "Route", "ServerFailed", "cassandra"]
+    assert sorted(servers.__all__) == [
+        "CassandraCluster",
+        "HdfsCluster",
+        "Node",
+        "Route",
+        "ServerFailed",
+        "cassandra",
+        "hdfs",
+    ]
     assert routes.CASSANDRA_PORT == 9042

@@ -25,9 +25,8 @@ from epochal.testing.servers import (
 from epochal.testing.servers.cluster import CassandraCluster, Node
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
-from epochal.testing.servers.hdfs_wishes import HdfsWishes
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.wishes import Wishes
+from epochal.testing.servers.wishes import HdfsWishes, Wishes
 
 __all__ = ["CassandraCluster", "HdfsCluster", "Node", "Route", "ServerFailed", "cassandra", "hdfs"]
 

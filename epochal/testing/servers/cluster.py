@@ -52,7 +52,33 @@ class Node(Protocol):
         """The last lines of its log."""
 
 
-class CassandraCluster:
+class Served:
+    """Servers that end with a block, and what is true of all kinds of them."""
+
+    def __init__(self, route: Route, end: Callable[[], None], timeout: float) -> None:
+        self.route = route
+        self._end = end
+        self._timeout = timeout
+
+    @property
+    def owned(self) -> bool:
+        """Whether they were started here, and so may be killed and paused."""
+        return self.route is not Route.GIVEN
+
+    def stop(self) -> None:
+        """End them, and remove their data unless their folder was given. May be called again."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class CassandraCluster(Served):
     """One node or three. Leaving the block ends those that were started for it, and removes their data."""
 
     def __init__(
@@ -65,22 +91,15 @@ class CassandraCluster:
         tls: bool = False,
         timeout: float = 120.0,
     ) -> None:
+        super().__init__(route, end, timeout)
         self.nodes = tuple(nodes)
         self.port = port
-        self.route = route
-        self._end = end
         self._tls = tls
-        self._timeout = timeout
 
     @property
     def hosts(self) -> list[str]:
         """The addresses, for a driver's contact points."""
         return [node.host for node in self.nodes]
-
-    @property
-    def owned(self) -> bool:
-        """Whether it was started here, and so may be killed and paused."""
-        return self.route is not Route.GIVEN
 
     def wait_until_whole(self) -> None:
         """Return when every node sees every other one; after a node came back that takes a moment."""
@@ -93,15 +112,3 @@ class CassandraCluster:
             )
 
         wait_until(whole, self._timeout, lambda: "the nodes do not see each other:\n" + self.nodes[0].said())
-
-    def stop(self) -> None:
-        """End it, and remove its data unless its folder was given. May be called again."""
-        self._end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

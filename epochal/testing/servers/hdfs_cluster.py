@@ -6,10 +6,9 @@ import json
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from epochal.testing.servers.cluster import Node
+from epochal.testing.servers.cluster import Node, Served
 from epochal.testing.servers.hdfs_site import client
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.waiting import wait_until
@@ -17,7 +16,7 @@ from epochal.testing.servers.waiting import wait_until
 LOOK = 5.0  # seconds for the NameNode to answer one question
 
 
-class HdfsCluster:
+class HdfsCluster(Served):
     """One NameNode, one to three DataNodes. Leaving the block ends those that were started for it."""
 
     def __init__(
@@ -32,12 +31,12 @@ class HdfsCluster:
         end: Callable[[], None],
         timeout: float = 120.0,
     ) -> None:
+        super().__init__(route, end, timeout)
         self.uri = uri  # hdfs://host:port
         self.web = web  # http://host:port, of WebHDFS
         self.replication = replication
         self.datanodes = tuple(datanodes)
-        self.route = route
-        self._namenode, self._end, self._timeout = namenode, end, timeout
+        self._namenode = namenode
 
     @property
     def namenode(self) -> Node:
@@ -48,11 +47,6 @@ class HdfsCluster:
     def nodes(self) -> tuple[Node, ...]:
         """Every process of ours."""
         return ((self._namenode,) if self._namenode else ()) + self.datanodes
-
-    @property
-    def owned(self) -> bool:
-        """Whether it was started here, and so may be killed and paused."""
-        return self.route is not Route.GIVEN
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -69,10 +63,6 @@ class HdfsCluster:
         """How many DataNodes the NameNode believes in."""
         return int(self._bean("FSNamesystemState")["NumLiveDataNodes"])
 
-    def stop(self) -> None:
-        """End it, and remove its data unless its folder was given. May be called again."""
-        self._end()
-
     def _is_ready(self, wanted: int, seen: list[str]) -> bool:
         try:
             live, safe = self.live_datanodes(), self._bean("NameNodeInfo")["Safemode"]
@@ -87,11 +77,3 @@ class HdfsCluster:
         with urllib.request.urlopen(f"{self.web}/jmx?qry={query}", timeout=LOOK) as answer:
             bean: dict[str, Any] = json.load(answer)["beans"][0]
         return bean
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

@@ -13,12 +13,12 @@ from epochal.testing.servers.artifacts import HDFS, jars
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
 from epochal.testing.servers.hdfs_site import Ports
-from epochal.testing.servers.hdfs_wishes import HdfsWishes
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.keeping import Keeper
 from epochal.testing.servers.local_process import LocalProcess
 from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
+from epochal.testing.servers.wishes import HdfsWishes
 
 HOST = "127.0.0.1"
 GOOD = (17, 21)  # Hadoop 3.5 was tried on these

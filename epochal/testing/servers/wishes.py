@@ -1,37 +1,73 @@
-"""What is asked of a cluster, and tested before anything is started."""
+"""What is asked of servers, and tested before anything is started."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from epochal.txn.errors import OptionError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """The options of `servers.cassandra`."""
+@dataclass(frozen=True, kw_only=True)
+class ServerWishes:
+    """What every kind of server has."""
 
-    nodes: int = 1
-    settings: Mapping[str, object]
+    settings: Mapping[str, object] = field(default_factory=dict)
     folder: Path | None = None
     port: int | None = None
     java_options: Sequence[str] = ()
     timeout: float = 120.0
 
-    def __post_init__(self) -> None:
-        faults = []
-        if self.nodes not in (1, 3):
-            faults.append(f"nodes={self.nodes}: it can be 1 or 3")
+    def _check(self, what: str, faults: list[str]) -> None:
+        """Raise the faults that a kind of server has found, and those that any may have."""
         if self.port is not None and not 0 < self.port < 65_536:
             faults.append(f"port={self.port}: it must be from 1 to 65535")
         if not self.timeout > 0:
             faults.append(f"timeout={self.timeout}: it must be more than 0 seconds")
         if faults:
-            raise OptionError("cassandra", faults)
+            raise OptionError(what, faults)
 
     @property
     def are_special(self) -> bool:
         """Whether a server that somebody else runs would not do."""
-        return self.nodes > 1 or bool(self.settings or self.java_options) or bool(self.folder or self.port)
+        return bool(self.settings or self.java_options) or bool(self.folder or self.port)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes(ServerWishes):
+    """The options of `servers.cassandra`."""
+
+    nodes: int = 1
+
+    def __post_init__(self) -> None:
+        self._check("cassandra", [] if self.nodes in (1, 3) else [f"nodes={self.nodes}: it can be 1 or 3"])
+
+    @property
+    def are_special(self) -> bool:
+        return self.nodes > 1 or super().are_special
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdfsWishes(ServerWishes):
+    """The options of `servers.hdfs`."""
+
+    datanodes: int = 1
+    replication: int | None = None
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.datanodes not in (1, 2, 3):
+            faults.append(f"datanodes={self.datanodes}: it can be 1, 2 or 3")
+        elif self.replication is not None and not 1 <= self.replication <= self.datanodes:
+            faults.append(f"replication={self.replication}: it can be from 1 to {self.datanodes}, a DataNode each")
+        self._check("hdfs", faults)
+
+    @property
+    def replicas(self) -> int:
+        """Of each block: two where there are two places for them."""
+        return self.replication or min(self.datanodes, 2)
+
+    @property
+    def are_special(self) -> bool:
+        return self.datanodes > 1 or super().are_special

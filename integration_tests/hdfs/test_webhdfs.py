@@ -1,0 +1,137 @@
+"""HDFS over HTTP, without a JVM: the same operations as through Spark, and the command line on top of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from epochal.sinks.hadoop import HadoopFiles
+from epochal.sinks.webhdfs import ADDRESS, WebHdfsFiles
+from epochal.testing import servers
+from epochal.txn.files import Entry, Files
+from integration_tests.hdfs.remote import Remote
+from integration_tests.spark.checks import check_at_the_end
+from integration_tests.spark.children import REPOSITORY, Children
+from integration_tests.spark.driver import Ending
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STRANGE = "kind=b%2F..%2Fc d#1?ü"
+
+
+@pytest.fixture(params=["over HTTP", "through Spark"])
+def files(request: pytest.FixtureRequest, remote: Remote, spark: SparkSession) -> Files:
+    return WebHdfsFiles(remote.cluster.web) if request.param == "over HTTP" else HadoopFiles(spark)
+
+
+def test_a_file_is_made_once_and_read_back(files: Files, remote: Remote) -> None:
+    path = f"{remote.uri}/{STRANGE}/file"
+
+    assert files.create(path, b"first")
+    assert not files.create(path, b"second")
+    assert files.read(path) == b"first"
+    assert files.length(path) == 5
+    assert files.names(f"{remote.uri}/{STRANGE}") == ("file",)
+    assert list(files.walk(remote.uri)) == [Entry(f"{STRANGE}/file", 5, False)]
+
+
+def test_what_is_not_there_is_told(files: Files, remote: Remote) -> None:
+    assert files.length(f"{remote.uri}/none") is None
+    assert files.names(f"{remote.uri}/none") == ()
+    files.delete(f"{remote.uri}/none")
+    with pytest.raises(FileNotFoundError):
+        files.read(f"{remote.uri}/none")
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{remote.uri}/none", f"{remote.uri}/new")
+
+
+def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files: Files, remote: Remote) -> None:
+    files.create(f"{remote.uri}/one", b"1")
+    files.create(f"{remote.uri}/two", b"2")
+    files.make_folder(f"{remote.uri}/folder")
+    for target in ("two", "folder"):
+        with pytest.raises(OSError, match=r".") as told:
+            files.rename(f"{remote.uri}/one", f"{remote.uri}/{target}")
+        assert target == "folder" or isinstance(told.value, FileExistsError)
+    files.rename(f"{remote.uri}/one", f"{remote.uri}/three")
+
+    assert files.names(remote.uri) == ("folder", "three", "two")
+    assert files.names(f"{remote.uri}/folder") == ()
+
+
+def test_a_race_for_a_name_has_one_winner(remote: Remote) -> None:
+    files = WebHdfsFiles(remote.cluster.web)
+    won: list[int] = []
+
+    def race(number: int) -> None:
+        if files.create(f"{remote.uri}/prize", b"%d" % number):
+            won.append(number)
+
+    racers = [threading.Thread(target=race, args=(number,)) for number in range(6)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+
+    assert [b"%d" % number for number in won] == [files.read(f"{remote.uri}/prize")]
+    assert files.names(remote.uri) == ("prize",)
+
+
+def test_every_call_has_a_deadline(remote: Remote) -> None:
+    with servers.hdfs(own=True) as cluster:
+        files = WebHdfsFiles(cluster.web, deadline=0.5)
+        files.create(f"{cluster.uri}/file", b"data")
+        cluster.namenode.pause()
+        calls: list[Callable[[], object]] = [
+            lambda: files.read(f"{cluster.uri}/file"),
+            lambda: files.list(f"{cluster.uri}/"),
+            lambda: files.length(f"{cluster.uri}/file"),
+            lambda: files.create(f"{cluster.uri}/new", b""),
+        ]
+        for call in calls:
+            with pytest.raises(OSError, match=r"(?i)timed out"):
+                call()
+        cluster.namenode.resume()
+
+        assert files.read(f"{cluster.uri}/file") == b"data"
+
+
+def epochal(remote: Remote, command: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "epochal.cli", command, f"{remote.uri}/checkpoint", "--json"],
+        cwd=REPOSITORY,
+        env={**os.environ, ADDRESS: remote.cluster.web, "JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(600)
+def test_status_recover_and_gc_work_on_hdfs_without_java(drivers: Children, remote: Remote) -> None:
+    remote.world.feed(3)
+    killed = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments, points="before-commit=kill@2")
+    assert killed.ending is Ending.KILLED, killed.output
+
+    before = epochal(remote, "status")
+    assert [held["epoch"] for held in before["held"]] == [0]
+    recovered = epochal(remote, "recover")
+    assert [commit["epoch"] for commit in recovered["commits"]] == [0]
+    assert epochal(remote, "status")["settled"]
+    assert epochal(remote, "gc")["kept"] == []
+
+    ended = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments)
+    assert ended.ending is Ending.DONE, ended.output
+    check_at_the_end(remote.look(), files=3)

@@ -1,0 +1,138 @@
+"""File operations on HDFS over HTTP, for programs that run no JVM: the command line above all.
+
+WebHDFS's plain rename answers False for everything and moves a file into a folder of that name, so the strict one is
+asked for. A writer that dies leaves a file that looks whole: files are made under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from epochal.txn.errors import Refused
+from epochal.txn.files import TEMPORARY, Entry, join, walk
+
+if TYPE_CHECKING:
+    from hdfs.client import Client
+
+ADDRESS, LOGIN = "EPOCHAL_WEBHDFS", "EPOCHAL_WEBHDFS_AUTH"  # names of variables
+LOGINS = ("simple", "kerberos")
+DEADLINE = 30.0  # seconds for one request
+
+
+class WebHdfsFiles:
+    """One HDFS. Paths are full URIs, as everywhere."""
+
+    def __init__(self, address: str, login: str = "simple", *, deadline: float = DEADLINE) -> None:
+        self._client = _client(address, login, deadline)
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  # closed is on DataNodes
+        folder, _, name = path.rpartition("/")
+        if self.length(path) is not None:
+            return False
+        for _ in range(3):
+            temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+            with _python_errors(path):
+                self._client.write(_plain(temporary), data, overwrite=False)
+            try:
+                self.rename(temporary, path)
+            except FileExistsError:
+                self.delete(temporary)
+                return False
+            except FileNotFoundError:
+                continue  # a newer start swept our temporary file: try once more
+            return True
+        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+
+    def read(self, path: str) -> bytes:
+        with _python_errors(path), self._client.read(_plain(path)) as stream:
+            return bytes(stream.read())
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return tuple(entry.name for entry in self.list(path))
+
+    def list(self, path: str) -> list[Entry]:
+        try:
+            with _python_errors(path):
+                found = self._client.list(_plain(path), status=True)
+        except FileNotFoundError:
+            return []
+        entries = (Entry(name, int(status["length"]), status["type"] == "DIRECTORY") for name, status in found)
+        return sorted(entries, key=lambda e: e.name)
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        return walk(self, path)
+
+    def length(self, path: str) -> int | None:
+        with _python_errors(path):
+            status = self._client.status(_plain(path), strict=False)
+        return None if status is None else int(status["length"])
+
+    def rename(self, source: str, target: str) -> None:
+        with _python_errors(target):
+            # The method that takes options, in the manner of the library's own `rename`.
+            self._client._rename(_plain(source), destination=_plain(target), renameoptions="NONE")
+
+    def make_folder(self, path: str) -> None:
+        with _python_errors(path):
+            self._client.makedirs(_plain(path))
+
+    def delete(self, path: str) -> None:
+        with _python_errors(path):
+            self._client.delete(_plain(path), recursive=True)
+
+    def sync(self, path: str) -> None:
+        """Nothing to do: a closed HDFS file is on its DataNodes."""
+
+
+def given() -> bool:
+    """Whether the user has said where WebHDFS is."""
+    return bool(os.environ.get(ADDRESS))
+
+
+def connect() -> WebHdfsFiles:
+    """The HDFS that the environment names."""
+    return WebHdfsFiles(os.environ[ADDRESS], os.environ.get(LOGIN, "simple"))
+
+
+def _client(address: str, login: str, deadline: float) -> Client:
+    try:
+        from hdfs import InsecureClient
+    except ImportError:
+        raise Refused(f"{ADDRESS} is set, and WebHDFS's client is not installed: pip install 'epochal[hdfs]'") from None
+    if urlsplit(address).scheme not in ("http", "https") or login not in LOGINS:
+        raise Refused(f"{ADDRESS} must be http://host:port, and {LOGIN} one of {', '.join(LOGINS)}")
+    if login == "simple":
+        return InsecureClient(address, user=os.environ.get("HADOOP_USER_NAME"), timeout=deadline)
+    try:
+        from hdfs.ext.kerberos import KerberosClient
+    except ImportError:
+        raise Refused(f"{LOGIN} is kerberos, and its part is not installed: pip install 'hdfs[kerberos]'") from None
+    return KerberosClient(address, timeout=deadline)
+
+
+def _plain(uri: str) -> str:
+    """The path within the file system. Nothing is unescaped: `#` and `%` are characters like others."""
+    scheme, colon, rest = uri.partition("://")
+    return "/" + rest.partition("/")[2] if colon and "/" not in scheme else uri
+
+
+@contextmanager
+def _python_errors(path: str) -> Iterator[None]:
+    """HDFS's errors as the Python ones of the same meaning; others as OSError, to be tried again."""
+    from hdfs.util import HdfsError
+
+    try:
+        yield
+    except HdfsError as fault:
+        kind: Any = fault.exception or ""
+        if kind == "FileNotFoundException":
+            raise FileNotFoundError(path) from None
+        if kind == "FileAlreadyExistsException":
+            raise FileExistsError(path) from None
+        brief = str(fault).partition("\n")[0]
+        raise OSError(f"{path}: {kind}: {brief}" if kind else f"{path}: {brief}") from None
