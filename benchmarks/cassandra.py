@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Figure, cpu_seconds, note, race, table
+from benchmarks.measure import CpuMeter, Figure, note, race, table
 from benchmarks.streams import Stream
 from epochal import CassandraSink, EpochWriter, session
 from epochal.testing import servers
@@ -50,7 +50,8 @@ class Bench:
     def __init__(self, stream: Stream, server: servers.CassandraCluster, looker: Any, shape: str) -> None:
         self._stream, self._server, self._looker = stream, server, looker
         self.cpu: dict[str, list[float]] = {way: [] for way in WAYS}
-        self._shape, self._table, self._used = shape, f"bench.{shape}", 0.0
+        self._meter, self._used = CpuMeter(), 0.0
+        self._shape, self._table = shape, f"bench.{shape}"
         looker.execute(f"CREATE TABLE {self._table} (p bigint, c bigint, s text, d double, PRIMARY KEY (p, c))")
 
     def race(self, ways: Sequence[str], rounds: int) -> list[Figure]:
@@ -61,13 +62,13 @@ class Bench:
         tables = self._looker.execute("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'bench'")
         for row in tables:  # with what epochal remembers of the stream before
             self._looker.execute(f"TRUNCATE bench.{row.table_name}")
-        before = cpu_seconds(without=[node.pid for node in self._server.nodes])
+        self._meter = CpuMeter(without=[node.pid for node in self._server.nodes])
         seconds = self._stream.run(how, count=self._count)
-        self.cpu[way].append(self._used - before)
+        self.cpu[way].append(self._used)
         return seconds
 
     def _count(self) -> int:
-        self._used = cpu_seconds(without=[node.pid for node in self._server.nodes])
+        self._used = self._meter.seconds()
         return sum(1 for _ in self._looker.execute(f"SELECT c FROM {self._table}"))
 
     def _keyed(self, frame: DataFrame) -> DataFrame:

@@ -59,22 +59,36 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def cpu_seconds(without: Sequence[int] = ()) -> float:
-    """What this process and all below it have used, ended ones too; but for some and those below them."""
-    below: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended since
-            fields = stat.read_text().rpartition(")")[2].split()
-            below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-            used[int(stat.parent.name)] = sum(int(field) for field in fields[11:15])
-    todo, ticks = [os.getpid()], 0
-    while todo:
-        pid = todo.pop()
-        if pid not in without:
-            ticks += used.get(pid, 0)
-            todo += below.get(pid, [])
-    return ticks / os.sysconf("SC_CLK_TCK")
+class CpuMeter:
+    """The CPU that this process and those below it use, but for some and those below them.
+
+    Of processes that are there at the end: Spark's Python workers end with their work long done, and what they
+    used before would otherwise be taken off.
+    """
+
+    def __init__(self, without: Sequence[int] = ()) -> None:
+        self._without = without
+        self._before = self._used()
+
+    def seconds(self) -> float:
+        """Since this was made."""
+        return sum(ticks - self._before.get(pid, 0) for pid, ticks in self._used().items()) / os.sysconf("SC_CLK_TCK")
+
+    def _used(self) -> dict[int, int]:
+        below: dict[int, list[int]] = {}
+        used: dict[int, int] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended since
+                fields = stat.read_text().rpartition(")")[2].split()
+                below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+                used[int(stat.parent.name)] = int(fields[11]) + int(fields[12])
+        todo, found = [os.getpid()], {}
+        while todo:
+            pid = todo.pop()
+            if pid not in self._without:
+                found[pid] = used.get(pid, 0)
+                todo += below.get(pid, [])
+        return found
 
 
 def table(figures: Sequence[Figure], peer: str) -> str:
