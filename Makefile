@@ -3,6 +3,8 @@ PYTHON ?=
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
+# Tests that run at a time. Each of these has a Spark and servers of its own: some 3 GB.
+WORKERS = 2
 
 .PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java
 
@@ -16,7 +18,7 @@ demo: java $(READY) ## exactly-once, shown in a minute
 
 test: java $(READY) ## every test but the long matrix: unit tests, then those with Spark and real kills
 	$(BIN)/python -m pytest tests
-	$(BIN)/python -m pytest integration_tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope integration_tests
 
 test-fast: $(READY) ## the unit tests that need neither Spark nor Java
 	$(BIN)/python -m pytest tests -m "not spark and not matrix"
