@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cassandra import ConsistencyLevel
-from cassandra.cluster import Cluster, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
 from epochal import CassandraSink
 from epochal.txn.model import Attempt, Handle, Outcome
@@ -48,12 +48,13 @@ class Keyspace:
 @contextmanager
 def keyspace(server: CassandraCluster, *, replicas: int = 1) -> Iterator[Keyspace]:
     """A new keyspace with a session to look into it."""
-    cluster = Cluster(list(server.hosts), port=server.port, connect_timeout=30)
+    # A node that was away may be behind: a quorum is not.
+    reads = ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_QUORUM, request_timeout=60)
+    profiles = {EXEC_PROFILE_DEFAULT: reads}
+    cluster = Cluster(list(server.hosts), port=server.port, connect_timeout=30, execution_profiles=profiles)
     name = f"k{os.getpid()}_{next(_numbers)}"
     try:
         session = cluster.connect()
-        session.default_timeout = 60
-        session.default_consistency_level = ConsistencyLevel.LOCAL_QUORUM  # a node that was away may be behind
         session.execute(
             f"CREATE KEYSPACE {name} WITH replication = "
             f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}} AND durable_writes = true"

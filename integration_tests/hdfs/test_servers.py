@@ -52,6 +52,6 @@ def test_what_was_written_is_there_after_every_process_was_killed(spark: SparkSe
 
 def test_a_process_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"ended with .* while it started") as told:
-        servers.hdfs(settings={"dfs.namenode.edits.dir": "nonsense://"}, folder=tmp_path)
+        servers.hdfs(settings={"dfs.namenode.rpc-address": "127.0.0.1:nonsense"}, folder=tmp_path)
 
     assert "nonsense" in str(told.value)

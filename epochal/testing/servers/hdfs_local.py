@@ -45,7 +45,7 @@ def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster
     try:
         folder = keeper.folder
         ports = _ports(folder, wishes)
-        classes = os.pathsep.join(map(str, found))
+        classes = f"{found[0].parent}/*"
 
         def process(main: str, number: int | None, *arguments: str, name: str = "") -> HdfsProcess:
             conf = hdfs_site.write(folder, HOST, ports, wishes.replicas, wishes.settings, number)
