@@ -107,8 +107,7 @@ def is_away(fault: BaseException) -> bool:
     from cassandra.connection import ConnectionException
 
     if isinstance(fault, NoHostAvailable):
-        final = (cassandra.AuthenticationFailed, ssl.SSLCertVerificationError)
-        return not any(isinstance(error, final) for error in _errors(fault))
+        return not any(_is_refusal(error) for error in _errors(fault))
     if type(fault) is cassandra.DriverException:
         return True  # "metadata was not refreshed": nobody was there to ask
     refused = (cassandra.RequestValidationException, protocol.RequestValidationException, cassandra.FunctionFailure)
@@ -138,6 +137,14 @@ def brief(fault: BaseException) -> str:
 
 def _errors(fault: Any) -> list[BaseException]:
     return list(fault.errors.values()) if isinstance(fault.errors, dict) else []
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether one of the two does not trust the other: waiting does not help."""
+    import cassandra
+
+    # The driver tells what TLS says as the text of a plain OSError.
+    return isinstance(error, cassandra.AuthenticationFailed) or "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
 def translated(fault: Exception, what: str) -> Exception:
