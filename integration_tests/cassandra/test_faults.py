@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+Result = TypeVar("Result")
 FILES = 5
-# One thread that writes, and writes that are not worth doing any more after 20 ms.
+# Two threads that write, and writes that are not worth doing any more after 50 ms.
 TINY = {
-    "concurrent_writes": 1,
-    "write_request_timeout": "20ms",
+    "concurrent_writes": 2,
+    "write_request_timeout": "50ms",
     "native_transport_max_request_data_in_flight": "256KiB",
     "native_transport_max_request_data_in_flight_per_ip": "256KiB",
 }
@@ -92,7 +93,7 @@ def test_three_nodes_do_without_one_and_hold_the_stream_without_two(drivers: Chi
 
 @pytest.mark.local
 def test_an_overloaded_server_drops_writes_and_none_is_lost(spark: SparkSession, tmp_path: Path) -> None:
-    rows = 20_000
+    rows, buckets = 4_000, 400
     folder = tmp_path / "server"
     with servers.cassandra(settings=TINY, folder=folder) as cluster, keyspace(cluster) as space:
         table = space.table("rows", "id bigint PRIMARY KEY, text text")
@@ -108,23 +109,24 @@ def test_an_overloaded_server_drops_writes_and_none_is_lost(spark: SparkSession,
         for epoch in range(2):
             ids = spark.range(epoch * rows, (epoch + 1) * rows)
             _write_for_sure(plain, epoch, ids.selectExpr("id", "repeat('x', 500) AS text"))
-            _write_for_sure(adding, epoch, ids.selectExpr("id % 1000 AS bucket", "id"))
+            _write_for_sure(adding, epoch, ids.selectExpr(f"id % {buckets} AS bucket", "id"))
 
         assert _dropped(folder / "node1" / "system.log") > 0, "the server was not overloaded: this shows nothing"
         assert {row.id for row in space.execute(f"SELECT id FROM {table}")} == set(range(2 * rows))
         found = {row.bucket: (row.id, row.n) for row in space.execute(f"SELECT * FROM {totals}")}
-        assert found == {b: (sum(range(b, 2 * rows, 1000)), 2 * rows // 1000) for b in range(1000)}
+        assert found == {b: (sum(range(b, 2 * rows, buckets)), 2 * rows // buckets) for b in range(buckets)}
 
 
 def _write_for_sure(sink: CassandraSink, epoch: int, rows: DataFrame) -> None:
     """As the settler does: a store that is away is tried again, and the commit goes on where it was."""
-    attempt, handle = stage(sink, epoch, rows)
+    attempt, handle = _patiently(lambda: stage(sink, epoch, rows))
+    _patiently(lambda: sink.commit(attempt, handle))
+
+
+def _patiently(work: Callable[[], Result]) -> Result:
     while True:
-        try:
-            sink.commit(attempt, handle)
-        except StoreAway:
-            continue
-        return
+        with contextlib.suppress(StoreAway):
+            return work()
 
 
 def _dropped(log: Path) -> int:
@@ -147,7 +149,7 @@ class _Stopped:
         self.driver.wait_for(self._gates[0])
 
 
-@contextmanager
+@contextlib.contextmanager
 def _stopped(
     drivers: Children, world: World, cluster: CassandraCluster, point: str, *, again: str = "", replicas: int = 1
 ) -> Iterator[_Stopped]:
