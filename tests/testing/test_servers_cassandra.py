@@ -210,3 +210,18 @@ def test_the_query_and_its_consistency_are_sent() -> None:
     body = cql._query("SELECT 1", cql.Consistency.ALL)
 
     assert body == struct.pack(">I", 8) + b"SELECT 1" + struct.pack(">HB", 5, 0)
+
+
+def test_a_port_at_which_nobody_speaks_is_no_server_of_tls() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            connection.close()
+
+        hangs_up = threading.Thread(target=hang_up)
+        hangs_up.start()
+        assert not cql.speaks_tls("127.0.0.1", port)
+        hangs_up.join()
+    assert not cql.speaks_tls("127.0.0.1", port)

@@ -196,7 +196,7 @@ class ContainerNode:
         if not self.running:
             raise ServerFailed(f"{self.name} ended while it started:\n{self.said()}")
         if cassandra_yaml.asks_for_certificates(self._wishes.settings):
-            return cql.listens(self._host, self._port)
+            return cql.speaks_tls(self._host, self._port)
         tls = cassandra_yaml.has_tls(self._wishes.settings)
         return cql.answers(self._host, self._port, tls=tls, log_in=self._fresh)
 

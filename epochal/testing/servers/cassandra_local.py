@@ -104,7 +104,7 @@ class LocalNode(LocalProcess):
 
     def _answers(self) -> bool:
         if cassandra_yaml.asks_for_certificates(self._wishes.settings):
-            return cql.listens(self.host, self._place.port)
+            return cql.speaks_tls(self.host, self._place.port)
         tls = cassandra_yaml.has_tls(self._wishes.settings)
         # Of a folder that was used before, the default password may have been changed.
         return cql.answers(self.host, self._place.port, tls=tls, log_in=self._fresh)

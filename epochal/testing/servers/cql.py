@@ -48,6 +48,24 @@ def listens(host: str, port: int) -> bool:
         return False
 
 
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether a server of TLS is there, be it one that wants a certificate from its clients.
+
+    A port that is published for a container accepts connections before anybody serves them.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=TIMEOUT) as plain, context.wrap_socket(plain):
+            return True
+    except ssl.SSLEOFError:
+        return False
+    except ssl.SSLError:
+        return True  # it has said why not
+    except OSError:
+        return False
+
+
 def answers(
     host: str,
     port: int,
