@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
 
 from epochal import CassandraSink
 from epochal.txn.model import Attempt, Handle, Outcome
+from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +36,18 @@ class Keyspace:
     port: int
 
     def execute(self, text: str) -> list[Any]:
-        return list(self.session.execute(text))
+        """What the server answers; a session that was cut off by a kill is waited for."""
+        found: list[Any] = []
+
+        def answered() -> bool:
+            try:
+                found.extend(self.session.execute(text))
+            except NoHostAvailable:
+                return False
+            return True
+
+        wait_until(answered, "the test's own session to find the server again")
+        return found
 
     def table(self, name: str, columns: str, options: str = "") -> str:
         """Make a table; its full name."""
@@ -49,9 +62,15 @@ class Keyspace:
 def keyspace(server: CassandraCluster, *, replicas: int = 1) -> Iterator[Keyspace]:
     """A new keyspace with a session to look into it."""
     # A node that was away may be behind: a quorum is not.
-    reads = ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_QUORUM, request_timeout=60)
-    profiles = {EXEC_PROFILE_DEFAULT: reads}
-    cluster = Cluster(list(server.hosts), port=server.port, connect_timeout=30, execution_profiles=profiles)
+    reads = ExecutionProfile(RoundRobinPolicy(), consistency_level=ConsistencyLevel.LOCAL_QUORUM, request_timeout=60)
+    cluster = Cluster(
+        list(server.hosts),
+        port=server.port,
+        protocol_version=5,
+        connect_timeout=10,
+        reconnection_policy=ConstantReconnectionPolicy(0.5, max_attempts=None),
+        execution_profiles={EXEC_PROFILE_DEFAULT: reads},
+    )
     name = f"k{os.getpid()}_{next(_numbers)}"
     try:
         session = cluster.connect()
