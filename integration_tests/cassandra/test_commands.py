@@ -47,7 +47,7 @@ def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
     ]
 
     recovered = epochal(world, "recover")
-    assert [commit["epoch"] for commit in recovered["commits"]] == [1]
+    assert [(commit["sink"], commit["epoch"]) for commit in recovered["commits"]] == [("rows", 1), ("totals", 1)]
     assert streams.totals(space) == streams.expected_totals(2)
     assert epochal(world, "status")["settled"]
 
