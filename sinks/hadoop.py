@@ -8,7 +8,6 @@ rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks import webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, Files, LocalFiles, is_local, join, local_path, walk
+from epochal.txn.files import Entry, Files, LocalFiles, create_by_rename, is_local, local_path, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +30,8 @@ class HadoopFiles:
         self._conf: Any = spark._jsc.hadoopConfiguration()
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        folder, _, name = path.rpartition("/")
-        if self.length(path) is not None:
-            return False
-        self.make_folder(folder)
-        for _ in range(3):
-            temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        def write(temporary: str) -> None:
+            self.make_folder(path.rpartition("/")[0])
             with _python_errors(path):
                 stream = self._system(path).create(self._path(temporary), False)
                 try:
@@ -45,15 +40,8 @@ class HadoopFiles:
                         stream.hsync()
                 finally:
                     stream.close()
-            try:
-                self.rename(temporary, path)
-            except FileExistsError:
-                self.delete(temporary)
-                return False
-            except FileNotFoundError:
-                continue  # a newer start swept our temporary file: try once more
-            return True
-        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+
+        return create_by_rename(self, path, write)
 
     def read(self, path: str) -> bytes:
         with _python_errors(path):
@@ -147,7 +135,7 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
         return (LocalFiles(), local_path(full)) if is_local(full) else (hadoop, full)
     if is_local(path):
         return LocalFiles(), local_path(path)
-    if path.startswith("hdfs:") and webhdfs.given():
+    if webhdfs.reaches(path):
         return webhdfs.connect(), path.rstrip("/")
     raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")
 

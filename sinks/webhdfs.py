@@ -7,14 +7,13 @@ asked for. A writer that dies leaves a file that looks whole: files are made und
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, join, walk
+from epochal.txn.files import Entry, create_by_rename, walk
 
 if TYPE_CHECKING:
     from hdfs.client import Client
@@ -31,22 +30,11 @@ class WebHdfsFiles:
         self._client = _client(address, login, deadline)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  # closed is on DataNodes
-        folder, _, name = path.rpartition("/")
-        if self.length(path) is not None:
-            return False
-        for _ in range(3):
-            temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        def write(temporary: str) -> None:
             with _python_errors(path):
                 self._client.write(_plain(temporary), data, overwrite=False)
-            try:
-                self.rename(temporary, path)
-            except FileExistsError:
-                self.delete(temporary)
-                return False
-            except FileNotFoundError:
-                continue  # a newer start swept our temporary file: try once more
-            return True
-        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+
+        return create_by_rename(self, path, write)
 
     def read(self, path: str) -> bytes:
         with _python_errors(path), self._client.read(_plain(path)) as stream:
@@ -89,9 +77,9 @@ class WebHdfsFiles:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
 
-def given() -> bool:
-    """Whether the user has said where WebHDFS is."""
-    return bool(os.environ.get(ADDRESS))
+def reaches(path: str) -> bool:
+    """Whether a path is on HDFS and the user has said where its HTTP door is."""
+    return path.startswith("hdfs:") and bool(os.environ.get(ADDRESS))
 
 
 def connect() -> WebHdfsFiles:

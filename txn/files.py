@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -104,6 +104,25 @@ def walk(files: Files, path: str) -> Iterator[Entry]:
                 yield Entry(f"{entry.name}/{below.name}", below.length, False)
         else:
             yield entry
+
+
+def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> bool:
+    """`Files.create` where a rename has one winner: written under another name, which is then changed."""
+    folder, _, name = path.rpartition("/")
+    if files.length(path) is not None:
+        return False
+    for _ in range(3):
+        temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        write(temporary)
+        try:
+            files.rename(temporary, path)
+        except FileExistsError:
+            files.delete(temporary)
+            return False
+        except FileNotFoundError:
+            continue  # a newer start swept our temporary file: try once more
+        return True
+    raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
 class LocalFiles:

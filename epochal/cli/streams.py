@@ -94,7 +94,7 @@ def reach(path: str) -> tuple[Files, str]:
 
 
 def _needs_spark(path: str) -> bool:
-    return not is_local(path) and not (path.startswith("hdfs:") and webhdfs.given())
+    return not is_local(path) and not webhdfs.reaches(path)
 
 
 class FromDescription(Protocol):

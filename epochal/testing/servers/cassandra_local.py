@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from epochal.testing.servers import cassandra_java, cassandra_yaml, cql
@@ -13,7 +14,7 @@ from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.keeping import Keeper
-from epochal.testing.servers.local_process import LocalProcess
+from epochal.testing.servers.local_process import LocalProcess, end_all
 from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.wishes import Wishes
@@ -45,16 +46,7 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
             command = cassandra_java.command(java, found, home, nodes=wishes.nodes, options=wishes.java_options)
             nodes.append(LocalNode(keeper, place, command, wishes))
 
-        def end() -> None:
-            try:
-                if wishes.folder:  # what they remember is used again, so let them write it down
-                    for node in nodes:
-                        node.ask_to_end()
-                    for node in nodes:
-                        node.stop()
-            finally:
-                keeper.end()
-
+        end = partial(end_all, keeper, nodes, in_order=wishes.folder is not None)
         tls = cassandra_yaml.has_tls(wishes.settings)
         cluster = CassandraCluster(nodes, port, route=Route.LOCAL, end=end, tls=tls, timeout=wishes.timeout)
         for some in (nodes[:1], nodes[1:]):
@@ -85,11 +77,6 @@ class LocalNode(LocalProcess):
     def host(self) -> str:
         return self._place.rpc
 
-    def start(self) -> None:
-        if not self.running:
-            self.launch()
-            self.wait_until_ready()
-
     def launch(self) -> None:
         self._fresh = not (self._folder / "data").exists()
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
@@ -99,7 +86,6 @@ class LocalNode(LocalProcess):
         super().launch()
 
     def wait_until_ready(self) -> None:
-        """Return when it answers; `ServerFailed` if it ended instead."""
         self.wait_until(self._answers)
 
     def _answers(self) -> bool:

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from epochal.testing.servers import hdfs_site
@@ -15,13 +16,13 @@ from epochal.testing.servers.hdfs_cluster import HdfsCluster
 from epochal.testing.servers.hdfs_site import Ports
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.keeping import Keeper
-from epochal.testing.servers.local_process import LocalProcess
+from epochal.testing.servers.local_process import LocalProcess, end_all
 from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.wishes import HdfsWishes
 
 HOST = "127.0.0.1"
-GOOD = (17, 21)  # Hadoop 3.5 was tried on these
+GOOD = (17, 21)  # tried on 17; Spark runs the same version of its client on 21 too
 MEMORY = "cluster.json"
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -56,20 +57,12 @@ def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster
             classpath = f"{conf}{os.pathsep}{classes}"
             command = [str(java.command), *JVM, *options, "-cp", classpath, main, *arguments]
             what = name or ("NameNode" if number is None else f"DataNode {number + 1}")
-            return HdfsProcess(keeper, f"HDFS's {what}", command, home, home / "log", timeout=wishes.timeout)
+            made = HdfsProcess(keeper, f"HDFS's {what}", command, home, home / "log", timeout=wishes.timeout)
+            made.port = ports.web if number is None else ports.datanodes[number][0]
+            return made
 
         namenode = process(NAMENODE, None)
         datanodes = [process(DATANODE, number) for number in range(wishes.datanodes)]
-
-        def end() -> None:
-            try:
-                if wishes.folder:  # what they remember is used again, so let them write it down
-                    for one in (*datanodes, namenode):
-                        one.ask_to_end()
-                    for one in (*datanodes, namenode):
-                        one.stop()
-            finally:
-                keeper.end()
 
         cluster = HdfsCluster(
             f"hdfs://{HOST}:{ports.rpc}",
@@ -78,12 +71,9 @@ def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster
             datanodes=datanodes,
             replication=wishes.replicas,
             route=Route.LOCAL,
-            end=end,
+            end=partial(end_all, keeper, [*datanodes, namenode], in_order=wishes.folder is not None),
             timeout=wishes.timeout,
         )
-        namenode.port = ports.web
-        for one, (data, _, _) in zip(datanodes, ports.datanodes, strict=True):
-            one.port = data
         if not (folder / "namenode" / "data" / "current").exists():
             _format(process(NAMENODE, None, "-format", "-nonInteractive", "-force", name="formatting"))
         if tell:
@@ -107,11 +97,6 @@ class HdfsProcess(LocalProcess):
     @property
     def host(self) -> str:
         return HOST
-
-    def start(self) -> None:
-        if not self.running:
-            self.launch()
-            self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Return when it listens; what the NameNode thinks of it is another question (`wait_until_ready` of all)."""

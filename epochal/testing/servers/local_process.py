@@ -43,6 +43,15 @@ class LocalProcess:
         """Its exit code; None while it runs."""
         return None if self._pid is None else self._keeper.code(self._pid)
 
+    def start(self) -> None:
+        if not self.running:
+            self.launch()
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Return when it answers; `ServerFailed` if it ended instead."""
+        raise NotImplementedError
+
     def launch(self) -> None:
         """Start it, and do not wait."""
         environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
@@ -98,6 +107,18 @@ class LocalProcess:
     def _signal(self, number: int) -> None:
         assert self._pid is not None
         self._keeper.signal(self._pid, number)
+
+
+def end_all(keeper: Keeper, processes: Sequence[LocalProcess], *, in_order: bool) -> None:
+    """End a cluster; in order if what its processes remember is used again, so that they write it down."""
+    try:
+        if in_order:
+            for process in processes:
+                process.ask_to_end()
+            for process in processes:
+                process.stop()
+    finally:
+        keeper.end()
 
 
 def _stands(pid: int) -> bool:
