@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from epochal.sinks.cassandra import CassandraSink
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.history import epoch_version
-    from epochal.sinks.files import PublishedEpoch, RollingFileSink, TimeBucket, published
+    from epochal.sinks.files import PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
@@ -55,6 +55,7 @@ __all__ = [
     "PublishedEpoch",
     "Refused",
     "Rewound",
+    "Rolling",
     "RollingFileSink",
     "TimeBucket",
     "UnsupportedQuery",
@@ -71,6 +72,7 @@ _HOMES = {
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",
     "PublishedEpoch": "epochal.sinks.files",
+    "Rolling": "epochal.sinks.files",
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
     "delta_settings": "epochal.spark_plugins.jars",

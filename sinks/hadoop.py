@@ -8,7 +8,7 @@ rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks import webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, Files, LocalFiles, create_by_rename, is_local, local_path, walk
+from epochal.txn.files import Entry, JoiningFiles, LocalFiles, create_by_rename, is_local, local_path, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._gateway: Any = spark.sparkContext._gateway
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         def write(temporary: str) -> None:
@@ -79,6 +80,40 @@ class HadoopFiles:
             strict = self._jvm.java.lang.reflect.Array.newInstance(kind, 0)
             self._context(source).rename(self._path(source), self._path(target), strict)
 
+    def move_folder(self, source: str, target: str) -> None:
+        self.rename(source, target)
+
+    def joins_in_place(self, folder: str) -> bool:
+        """HDFS has concat, but not for what is encrypted or erasure-coded."""
+        system = self._system(folder)
+        if str(system.getScheme()) != "hdfs":
+            return False
+        with _python_errors(folder):
+            status = system.getFileStatus(self._path(folder))
+            return not (status.isEncrypted() or status.isErasureCoded())
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:
+        sources = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Path, len(others))
+        for number, other in enumerate(others):
+            sources[number] = self._path(other)
+        with _python_errors(path):
+            self._system(path).concat(self._path(path), sources)
+
+    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+        self.make_folder(path.rpartition("/")[0])
+        with _python_errors(path):
+            whole = self._system(path).create(self._path(path), True)
+            try:
+                for source in sources:
+                    part = self._system(source).open(self._path(source))
+                    try:
+                        self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(part, whole, 1 << 20, False)
+                    finally:
+                        part.close()
+                whole.hsync()
+            finally:
+                whole.close()
+
     def make_folder(self, path: str) -> None:
         with _python_errors(path):
             self._system(path).mkdirs(self._path(path))
@@ -120,7 +155,7 @@ def _python_errors(path: str) -> Iterator[None]:
         raise OSError(f"{path}: {kind}: {java.getMessage()}" if java is not None else f"{path}: {fault}") from None
 
 
-def resolve(path: str, spark: SparkSession | None = None) -> tuple[Files, str]:
+def resolve(path: str, spark: SparkSession | None = None) -> tuple[JoiningFiles, str]:
     """The file operations for a path, and the path in full.
 
     A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from epochal.txn.errors import OptionError
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
@@ -48,6 +50,16 @@ class Faults:
             self.add(f"{option}={given!r}: a list of column names")
         self.check(len(set(found)) == len(found), f"{option}={list(found)!r}: names a column twice")
         return found
+
+    def parsed(self, option: str, value: object, parse: Callable[[object], T]) -> T | None:
+        """What a text stands for, None for None; a fault is noted if it stands for nothing."""
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as fault:
+            self.add(f"{option}={value!r}: {fault}")
+            return None
 
     def done(self) -> None:
         """Raise what was found."""

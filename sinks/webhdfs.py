@@ -7,7 +7,7 @@ asked for. A writer that dies leaves a file that looks whole: files are made und
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -64,6 +64,28 @@ class WebHdfsFiles:
         with _python_errors(target):
             # The method that takes options, in the manner of the library's own `rename`.
             self._client._rename(_plain(source), destination=_plain(target), renameoptions="NONE")
+
+    def move_folder(self, source: str, target: str) -> None:
+        self.rename(source, target)
+
+    def joins_in_place(self, folder: str) -> bool:  # noqa: ARG002  # everywhere but where files are encrypted
+        return True
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:
+        from hdfs.client import _Request
+
+        with _python_errors(path):
+            # An operation that the library has no method for, called in the manner of those that it has.
+            concat = _Request("POST").to_method("CONCAT")
+            concat(self._client, _plain(path), sources=",".join(map(_plain, others)))
+
+    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+        self.make_folder(path.rpartition("/")[0])
+        with _python_errors(path), self._client.write(_plain(path), overwrite=True) as whole:
+            for source in sources:
+                with self._client.read(_plain(source), chunk_size=1 << 20) as parts:
+                    for part in parts:
+                        whole.write(part)
 
     def make_folder(self, path: str) -> None:
         with _python_errors(path):

@@ -15,16 +15,16 @@ from dataclasses import replace
 from enum import Enum
 from typing import Generic, TypeVar
 
-from epochal.txn import failpoints
+from epochal.txn import failpoints, rolls
 from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.errors import BadRows, EpochalError, FencedOut, OffsetsChanged, Refused
+from epochal.txn.errors import BadRows, CommitFailed, EpochalError, FencedOut, OffsetsChanged, Refused
 from epochal.txn.guard import Choices, Evidence, judge
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
-from epochal.txn.participant import Participant
+from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
 from epochal.txn.records import GenerationStarted, Prepared, Seal, encode, staged_to_json
-from epochal.txn.view import View
+from epochal.txn.view import View, handles
 
 log = logging.getLogger("epochal")
 
@@ -37,14 +37,6 @@ class Ran(Enum):
 
     STAGED = "staged"
     SKIPPED = "skipped"  # it was written before; the caller must still execute the frame
-
-
-class CommitFailed(Exception):
-    """A participant could not commit or abort now. Try again."""
-
-    def __init__(self, sink: str, epoch: int, cause: Exception) -> None:
-        super().__init__(f"sink {sink!r}, epoch {epoch}: {type(cause).__name__}: {cause}")
-        self.sink, self.epoch, self.cause = sink, epoch, cause
 
 
 class Coordinator(Generic[Rows]):
@@ -74,6 +66,8 @@ class Coordinator(Generic[Rows]):
         self._adopted: Mapping[str, int] = {}
         self._adopts: Mapping[str, str] = {}
         self._started: GenerationStarted | None = None
+        self._generations: Mapping[int, GenerationStarted] = {}  # those before ours
+        self._carried_out: set[str] = set()  # names of rolls
         self.generation = 0
         self.epoch = NO_EPOCH
 
@@ -99,7 +93,9 @@ class Coordinator(Generic[Rows]):
                 participant.enrol(self.lineage, adopts=self._adopts.get(name))
                 failpoints.hit("after-enrol")
         self._journal.sweep()
+        rolls.seal_older(self._journal, self._generations, by=self.generation)
         self.clear()
+        self._close_earlier_incarnations()
         self._clear_earlier_incarnations()
         log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
 
@@ -117,12 +113,14 @@ class Coordinator(Generic[Rows]):
         if self.generation in view.prepared(epoch):
             return Ran.SKIPPED  # the batch has come twice to one start; staging it again would touch what may win
         attempt = Attempt(self.lineage, epoch, self.generation)
+        rolls.recall(view, self._participants, epoch)
         staged = self._stage(attempt, rows, offsets)
         parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
         record = Prepared(epoch, self.generation, offsets, parts, self._journal.now())
         if not self._journal.prepare(record):
             if isinstance(self._journal.attempt(epoch, self.generation), Seal):
-                self._drop(attempt, staged)  # else it is a namesake's, of a journal that replaced ours
+                # Else it is a namesake's, of a journal that replaced ours.
+                rolls.drop(self._participants, attempt, staged)
             raise self._fenced("its attempt was sealed")
         self.check_fence(self._journal.read())
         if self._eager:
@@ -139,6 +137,7 @@ class Coordinator(Generic[Rows]):
             # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record.
             committed = self._checkpoint.committed()
             view = self._journal.read()
+            self._carry_out_rolls(view, self.lineage)
             step = next_step(view, committed, self._offsets_of_open(view, committed))
             if step is None:
                 return
@@ -152,6 +151,38 @@ class Coordinator(Generic[Rows]):
         """How many earlier epochs are decided and not done."""
         view = self._journal.read()
         return sum(1 for e in held(view, self._checkpoint.committed()) if e < epoch)
+
+    def keeps_open(self) -> bool:
+        """Whether a sink keeps something open over epochs: the next is then staged when the last is done."""
+        return any(isinstance(p, KeepsState) for p in self._participants.values())
+
+    def due(self) -> float | None:
+        """When a sink wants to close something, in seconds of the wall clock."""
+        rolls.recall(self._journal.read(), self._participants)
+        found = [p.due() for p in self._participants.values() if isinstance(p, KeepsState)]
+        return min((at for at in found if at is not None), default=None)
+
+    def roll(self, *, every: bool = False) -> bool:
+        """Between two epochs: close what is due, or all that is open. False if there is nothing, or not now.
+
+        A roll changes what the next epoch starts from, so it must not come between an attempt and its end. Our own
+        attempts are over; an older generation that had prepared one before we claimed ours is seen here; and whoever
+        prepares one later finds itself fenced before Spark can write commits/N.
+        """
+        view = self._journal.read()
+        self.check_fence(view)
+        number = view.next_roll(self.generation)
+        if number is None:
+            raise self._fenced("its rolls were sealed")
+        if self._checkpoint.committed() > view.done_through or any(view.prepared(e) for e in view.waiting()):
+            return False
+        attempt = Attempt(self.lineage, view.done_through, self.generation, number)
+        try:
+            recorded = rolls.close(self._journal, self._participants, attempt, every=every)
+        except FileExistsError:
+            raise self._fenced("its roll was sealed") from None
+        self._carry_out_rolls(self._journal.read(), self.lineage)
+        return recorded is not None
 
     def check_fence(self, view: View) -> None:
         """Stop if a newer generation has started, or the journal was closed (rule 4 of the promise)."""
@@ -207,6 +238,7 @@ class Coordinator(Generic[Rows]):
         if not self._journal.claim(started):
             return False
         self._started = started
+        self._generations = evidence.after.generations
         self._adopted, self._adopts = verdict.adopted, verdict.adopts
         self.generation = number
         return True
@@ -249,6 +281,36 @@ class Coordinator(Generic[Rows]):
                     if attempt.epoch <= done:
                         remove(participant, attempt, None)
 
+    def _carry_out_rolls(self, view: View, lineage: str) -> None:
+        """Show what was closed between epochs. Those of earlier processes are carried out again, to no effect."""
+        for record in view.rolled():
+            name = f"{lineage} {record.name}"
+            if name in self._carried_out or record.after > view.done_through:
+                continue
+            attempt = Attempt(lineage, record.after, record.generation, record.number)
+            for sink, handle in handles(record).items():
+                self._commit(sink, attempt, handle)
+            self._carried_out.add(name)
+
+    def _close_earlier_incarnations(self) -> None:
+        """Show what earlier incarnations left open. Their journals are closed: nothing of theirs can be decided."""
+        for incarnation in range(1, self._incarnation):
+            journal, lineage = self._journals(incarnation), lineage_of(self._query, incarnation)
+            view = journal.read()
+            number = view.next_roll(view.generation)
+            if number is not None and view.all_kept(through=view.done_through):
+                rolls.seal_older(journal, view.generations, by=view.generation)
+                try:
+                    rolls.close(
+                        journal,
+                        self._participants,
+                        Attempt(lineage, view.done_through, view.generation, number),
+                        every=True,
+                    )
+                except FileExistsError:
+                    log.debug("another driver has closed what incarnation %s left open", incarnation)
+            self._carry_out_rolls(journal.read(), lineage)
+
     def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
         staged: dict[str, Staged] = {}
         try:
@@ -265,26 +327,17 @@ class Coordinator(Generic[Rows]):
                     "rows each time it runs (rand(), a changing table): make it deterministic or write it to one sink"
                 )
         except BaseException:
-            self._drop(attempt, staged)
+            rolls.drop(self._participants, attempt, staged)
             raise
         return staged
-
-    def _drop(self, attempt: Attempt, staged: Mapping[str, Staged]) -> None:
-        """Remove our own attempt, which has no PREPARED record and cannot get one any more."""
-        for name, participant in self._participants.items():
-            try:
-                part = staged.get(name)
-                participant.abort(attempt, part.handle if part else None)
-            except Exception as fault:  # noqa: BLE001  # the first error matters; the next start sweeps this
-                log.warning("staged data left for the next start", extra={"sink": name, "error": repr(fault)})
 
     def _finish(self, view: View, step: Finish) -> None:
         for name, handle in step.handles.items():
             self._commit(name, Attempt(self.lineage, step.epoch, step.generation), handle)
         # Rule 5: only now is it certain that no other attempt can become the epoch.
-        for generation, handles in step.losers:
+        for generation, lost in step.losers:
             for name, participant in self._participants.items():
-                self._abort(participant, Attempt(self.lineage, step.epoch, generation), handles.get(name))
+                self._abort(participant, Attempt(self.lineage, step.epoch, generation), lost.get(name))
         self._journal.finish(step.epoch, step.generation)
         if self._retain:
             self._journal.compact(view, retain=self._retain)
@@ -401,7 +454,10 @@ def clear(
                 continue
             verdict = sweep(journal.read(), attempt, newest=newest)
             if verdict is Sweep.SEAL_THEN_REMOVE:
-                journal.seal(attempt.epoch, attempt.generation, by=by)
+                if attempt.roll:
+                    journal.seal_rolls(attempt.generation, by=by)
+                else:
+                    journal.seal(attempt.epoch, attempt.generation, by=by)
                 # Whoever was first has the name: look again instead of trusting the answer.
                 verdict = sweep(journal.read(), attempt, newest=newest)
             if verdict is Sweep.REMOVE:

@@ -85,3 +85,11 @@ class NotSettled(EpochalError):
 
 class StoreAway(OSError):
     """A store does not answer, or not yet: not an error of ours, but a reason to wait."""
+
+
+class CommitFailed(Exception):
+    """A participant could not commit or abort now. Try again."""
+
+    def __init__(self, sink: str, epoch: int, cause: Exception) -> None:
+        super().__init__(f"sink {sink!r}, epoch {epoch}: {type(cause).__name__}: {cause}")
+        self.sink, self.epoch, self.cause = sink, epoch, cause

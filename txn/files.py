@@ -8,10 +8,11 @@ racers win.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -63,6 +64,22 @@ class Files(Protocol):
 
     def sync(self, path: str) -> None:
         """Bring a file that another process wrote to stable storage."""
+
+
+class JoiningFiles(Files, Protocol):
+    """What sinks need beyond the protocol: folders that move, and files that become one."""
+
+    def move_folder(self, source: str, target: str) -> None:
+        """Give a folder a name that is free; FileExistsError or FileNotFoundError otherwise."""
+
+    def joins_in_place(self, folder: str) -> bool:
+        """Whether `join_in_place` works for files below a folder."""
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:
+        """Add other files to the end of one, at once and without copying; the others are gone then."""
+
+    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+        """Make a new file of the contents of others, durably. A crash leaves a part of it."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -209,6 +226,30 @@ class LocalFiles:
             # Somebody else is removing the same tree. What remains is theirs or the next sweep's.
             if os.path.isdir(path):
                 self.delete(path)
+
+    def move_folder(self, source: str, target: str) -> None:
+        try:
+            os.rename(source, target)  # takes the place of a folder that is empty, and of nothing else
+        except OSError as fault:
+            if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(target) from None
+            raise
+
+    def joins_in_place(self, folder: str) -> bool:  # noqa: ARG002  # nowhere
+        return False
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:  # noqa: ARG002
+        raise OSError(f"{path}: a local file system cannot join files without copying them")
+
+    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as whole:
+            for source in sources:
+                with open(source, "rb") as part:
+                    shutil.copyfileobj(part, whole, 1 << 20)
+            whole.flush()
+            if self._sync:
+                os.fsync(whole.fileno())
 
     def sync(self, path: str) -> None:
         if not self._sync:

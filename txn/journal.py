@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from epochal.txn import failpoints
 from epochal.txn.errors import JournalCorrupt
@@ -21,6 +21,7 @@ from epochal.txn.records import (
     GenerationStarted,
     Prepared,
     Record,
+    Roll,
     Seal,
     Snapshot,
     attempt_name,
@@ -89,6 +90,20 @@ class Journal:
         failpoints.hit("after-seal")
         return created
 
+    def roll(self, record: Roll) -> bool:
+        """Record what was closed between two epochs; False if a newer generation has sealed it."""
+        failpoints.hit("before-roll")
+        created = self._create(record)
+        failpoints.hit("after-roll")
+        return created
+
+    def seal_rolls(self, generation: int, *, by: int) -> None:
+        """Take the number after an older generation's last roll, so that it can record no other."""
+        while (number := self.read().next_roll(generation)) is not None:
+            failpoints.hit("before-roll-seal")
+            self._create(Roll(generation, number, by, self.read().done_through, {}, self.now()))
+            failpoints.hit("after-roll-seal")
+
     def attempt(self, epoch: int, generation: int) -> Prepared | Seal | None:
         """The record that holds an attempt's name."""
         name = attempt_name(epoch, generation)
@@ -123,18 +138,20 @@ class Journal:
         if through <= view.floor or kept < retain + slack:
             return
         failpoints.hit("before-snapshot")
-        self._create(Snapshot(through, self.now()))
+        self._create(Snapshot(through, self.now(), view.all_kept(through=through)))
         failpoints.hit("after-snapshot")
-        self.purge(through)
+        self.purge(through, [roll for rolls in view.rolls.values() for roll in rolls.values()])
 
-    def purge(self, through: int) -> None:
+    def purge(self, through: int, rolls: Sequence[Roll]) -> None:
         """Remove what a snapshot covers. Repeatable: a crash in between leaves more for the next time."""
         names = [n for n in self._files.names(self.path) if is_record_name(n)]
+        needed = {r.generation for r in rolls if r.after > through and not r.is_seal}
         generations = sorted(n for n in names if n.startswith("g"))[:-KEEP_GENERATIONS]
+        generations = [n for n in generations if int(n[1:7]) not in needed]
         covered = [n for n in names if (epoch := epoch_of_name(n)) is not None and epoch <= through]
         older = [n for n in names if n.startswith("s") and int(n[1:13]) < through]
         failpoints.hit("before-purge")
-        for name in (*covered, *older, *generations):
+        for name in (*covered, *older, *generations, *_spent_rolls(rolls, through, generations)):
             self._files.delete(join(self.path, name))
         failpoints.hit("after-purge")
 
@@ -163,3 +180,14 @@ class Journal:
                     raise JournalCorrupt(f"{path}: a folder is no part of a journal; move it away") from None
             records[name] = record
         return records
+
+
+def _spent_rolls(rolls: Sequence[Roll], through: int, gone: Iterable[str]) -> list[str]:
+    """The names of rolls that are folded away. A generation's last one stays as long as its start: it says what comes
+    next, or that nothing does.
+    """
+    last: dict[int, int] = {}
+    for r in rolls:
+        last[r.generation] = max(r.number, last.get(r.generation, 0))
+    without = {int(name[1:7]) for name in gone}
+    return [r.name for r in rolls if r.after <= through and (r.generation in without or r.number != last[r.generation])]

@@ -3,6 +3,7 @@
 *epoch*: one micro-batch, a number. *lineage*: one stream of epochs, the query id of Spark's
 checkpoint. *generation*: one start of the coordinator on a lineage, a number that only grows.
 *attempt*: one generation's try at one epoch. *handle*: what a participant staged, as plain JSON.
+*roll*: what a generation closes between two epochs because its time has come, with no new rows.
 """
 
 from __future__ import annotations
@@ -21,24 +22,31 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class Attempt:
-    """One generation's try at one epoch of one lineage."""
+    """One generation's try at one epoch of one lineage, or its n-th `roll`, made after that epoch."""
 
     lineage: str
     epoch: int
     generation: int
+    roll: int = 0
 
     @property
     def key(self) -> str:
         """A name for staging areas: sorts by epoch, then generation."""
-        return f"{self.epoch:012d}.{self.generation:06d}"
+        return f"{self.epoch:012d}.{self.generation:06d}" + (f".r{self.roll:06d}" if self.roll else "")
 
     @staticmethod
     def from_key(lineage: str, key: str) -> Attempt | None:
-        """The attempt that a staging area is named after, or None for a foreign name."""
-        epoch, dot, generation = key.partition(".")
-        if not (dot and epoch.isdecimal() and generation.isdecimal()):
+        """The attempt that a staging area is named after, or None for a foreign name.
+
+        >>> Attempt.from_key("1f0c9a2e", "000000000042.000003.r000001")
+        Attempt(lineage='1f0c9a2e', epoch=42, generation=3, roll=1)
+        """
+        epoch, _, rest = key.partition(".")
+        generation, _, roll = rest.partition(".r")
+        numbers = (epoch, generation, roll or "0")
+        if not all(number.isdecimal() for number in numbers):
             return None
-        attempt = Attempt(lineage, int(epoch), int(generation))
+        attempt = Attempt(lineage, *map(int, numbers))
         return attempt if attempt.key == key else None
 
 
@@ -76,15 +84,31 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A participant's answer to stage: the handle, how many rows it holds, and of how many that it was given."""
+    """A participant's answer to stage: the handle, how many rows it holds, and of how many that it was given.
+
+    `changes` are to what the participant keeps in the journal: new values by key, None for what goes.
+    """
 
     handle: Handle
     rows: int
     seen: int | None = None  # where it is not all of them
+    changes: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def given(self) -> int:
         return self.rows if self.seen is None else self.seen
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPart:
+    """Something that a participant keeps open over epochs: rows that are committed and not yet shown."""
+
+    bucket: str
+    bytes: int
+    rows: int | None  # where they were counted
+    pieces: int
+    first: float  # seconds of the wall clock
+    last: float
 
 
 class Outcome(Enum):

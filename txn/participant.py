@@ -7,9 +7,10 @@ object rebuilds it from what `describe` returned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
 
 Rows = TypeVar("Rows", contravariant=True)
 
@@ -52,6 +53,27 @@ class Participant(Protocol[Rows]):
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         """The attempts of which anything staged is still there."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """A participant that keeps something open over epochs, and keeps the note of it in the journal.
+
+    What it keeps is a mapping, changed by what its `stage` and `roll` return: the changes count once their record is
+    decided, in the order of epochs, so that every process reads the same.
+    """
+
+    def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
+        """Called before `stage` and `roll`: what is kept, and what older generations staged for the same epoch."""
+
+    def due(self) -> float | None:
+        """When something that was recalled wants to be closed, in seconds of the wall clock; None for never."""
+
+    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
+        """Stage what is due, or all that is open, without new rows; None if there is nothing. `commit` shows it."""
+
+    def open_parts(self, kept: Mapping[str, Json]) -> list[OpenPart]:
+        """What is open, for people."""
 
 
 @runtime_checkable

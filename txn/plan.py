@@ -90,6 +90,8 @@ class Sweep(Enum):
 
 def sweep(view: View, attempt: Attempt, *, newest: int) -> Sweep:
     """What the rules allow for one leftover; `newest` and later generations may be alive."""
+    if attempt.roll:
+        return _sweep_roll(view, attempt, newest=newest)
     if attempt.generation >= newest and not view.is_decided(attempt.epoch):
         return Sweep.KEEP
     match view.state(attempt.epoch, attempt.generation):
@@ -100,6 +102,15 @@ def sweep(view: View, attempt: Attempt, *, newest: int) -> Sweep:
             return Sweep.KEEP  # in doubt, or about to be committed: perhaps the only copy
         case _:
             return Sweep.REMOVE
+
+
+def _sweep_roll(view: View, attempt: Attempt, *, newest: int) -> Sweep:
+    record = view.rolls.get(attempt.generation, {}).get(attempt.roll)
+    if record is not None and not record.is_seal and record.after > view.floor:
+        return Sweep.KEEP  # to be carried out, which also removes it
+    if record is None and view.next_roll(attempt.generation) is not None and attempt.generation in view.generations:
+        return Sweep.KEEP if attempt.generation >= newest else Sweep.SEAL_THEN_REMOVE
+    return Sweep.REMOVE
 
 
 def in_doubt(view: View, committed: int) -> list[int]:

@@ -15,23 +15,26 @@ name                                 record
 ``e000000000042.g000003.json``       attempt of generation 3 at epoch 42: `prepared`, or the `seal`
 ``e000000000042.decided.json``       which generation won epoch 42
 ``e000000000042.done.json``          epoch 42 is visible in every sink
+``r000003.000001.json``              first roll of generation 3: what it closed between two epochs
 ``s000000000040.json``               snapshot: every epoch up to 40 is done and folded away
 ===================================  ================================================================
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Json, Staged
 
 FORMAT = 1
-_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|s\d{12}", re.ASCII)
+OPTIONAL = {"omitted": True}  # a field that is not spelled while it is empty
+_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|r\d{6}\.\d{6}|s\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Prepared:
     epoch: int
     generation: int
     offsets: str  # digest of offsets/N as this generation planned it
-    sinks: dict[str, Json]  # sink -> {handle, rows}
+    sinks: dict[str, Json]  # sink -> {handle, rows, changes}
     at: str = ""
 
     @property
@@ -115,20 +118,47 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Roll:
+    """What a generation closes between two epochs; or, made by another generation, the seal that ends its rolls.
+
+    Numbered from 1 without a gap, so that whoever takes the next number ends the row.
+    """
+
+    kind: ClassVar[str] = "roll"
+    generation: int
+    number: int
+    by: int  # the generation that made it
+    after: int  # the last epoch that was done
+    sinks: dict[str, Json] = field(default_factory=dict)  # as in PREPARED
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"r{self.generation:06d}.{self.number:06d}.json"
+
+    @property
+    def is_seal(self) -> bool:
+        return self.by != self.generation
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Every epoch up to `through` is done; their records may be gone."""
 
     kind: ClassVar[str] = "snapshot"
     through: int
     at: str = ""
+    kept: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> what it keeps in the journal
 
     @property
     def name(self) -> str:
         return f"s{self.through:012d}.json"
 
 
-Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Snapshot
-_KINDS: dict[str, type[Record]] = {k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Snapshot)}
+Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Snapshot
+_KINDS: dict[str, type[Record]] = {
+    k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Roll, Snapshot)
+}
 
 
 def attempt_name(epoch: int, generation: int) -> str:
@@ -142,7 +172,7 @@ def is_record_name(name: str) -> bool:
 
 
 def epoch_of_name(name: str) -> int | None:
-    """The epoch that a record's name belongs to; None for generations and snapshots."""
+    """The epoch that a record's name belongs to; None for generations, rolls and snapshots."""
     return int(name[1:13]) if name.startswith("e") else None
 
 
@@ -157,7 +187,11 @@ def canonical(value: Json) -> bytes:
 
 def encode(record: Record) -> bytes:
     """A record as it stands on disk."""
-    fields: dict[str, Json] = {name: getattr(record, name) for name in record.__dataclass_fields__ if name != "kind"}
+    fields: dict[str, Json] = {
+        f.name: getattr(record, f.name)
+        for f in dataclasses.fields(record)
+        if getattr(record, f.name) or not _is_optional(f)
+    }
     return _spell({"format": FORMAT, "kind": record.kind, **fields})
 
 
@@ -189,6 +223,10 @@ def decode(path: str, name: str, data: bytes) -> Record:
     return record
 
 
+def _is_optional(field_: dataclasses.Field[Any]) -> bool:
+    return bool(field_.metadata.get("omitted"))
+
+
 def _spell(inner: dict[str, Json]) -> bytes:
     check = hashlib.sha256(canonical(inner)).hexdigest()
     return canonical({"check": check, "record": inner}) + b"\n"
@@ -197,11 +235,14 @@ def _spell(inner: dict[str, Json]) -> bytes:
 def _build(path: str, inner: dict[str, Json]) -> Record:
     fields = {key: value for key, value in inner.items() if key not in ("format", "kind")}
     kind = _KINDS.get(str(inner.get("kind")))
-    if kind is None or set(fields) != set(kind.__dataclass_fields__) - {"kind"}:
+    known = {f.name: f for f in dataclasses.fields(kind)} if kind is not None else {}
+    needed = {name for name, f in known.items() if not _is_optional(f)}
+    if kind is None or not needed <= set(fields) <= set(known):
         raise JournalCorrupt(f"{path}: kind {inner.get('kind')!r} with fields {sorted(fields)} is not known here")
     return kind(**fields)  # type: ignore[arg-type]  # the checksum vouches for what encode wrote
 
 
 def staged_to_json(staged: Staged) -> dict[str, Json]:
     """A participant's part of a PREPARED record."""
-    return {"handle": staged.handle.to_json(), "rows": staged.rows}
+    part: dict[str, Json] = {"handle": staged.handle.to_json(), "rows": staged.rows}
+    return {**part, "changes": dict(staged.changes)} if staged.changes else part

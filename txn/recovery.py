@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from epochal.txn import rolls
 from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.coordinator import CommitFailed, Coordinator, clear
-from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.coordinator import Coordinator, clear
+from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused
 from epochal.txn.guard import Choices, Evidence, judge
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
-from epochal.txn.participant import Participant
+from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Sweep, held, sweep
 from epochal.txn.records import canonical
 from epochal.txn.states import State
@@ -111,7 +112,8 @@ class Routed:
                 "record in the journal does not describe. Nothing was changed; restore the journal from a copy"
             )
         outcome = self._sinks.at(places[0]).commit(attempt, handle)
-        self._told(attempt, self._name, outcome)
+        if not (attempt.roll and outcome is Outcome.ALREADY_COMMITTED):  # each process carries out every roll it sees
+            self._told(attempt, self._name, outcome)
         return outcome
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
@@ -209,6 +211,45 @@ def fence(journal: Journal, *, version: str = "") -> int:
         driver: dict[str, Json] = {"host": platform.node(), "pid": os.getpid(), "epochal": version, "fence": True}
         if journal.claim(replace(latest, generation=number, driver=driver, at=journal.now())):
             return number
+
+
+def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
+    """What is open in every sink of the newest generation."""
+    found = []
+    for name, participant in _keepers(view, sinks).items():
+        assert isinstance(participant, KeepsState)
+        found += [(name, part) for part in participant.open_parts(view.kept(name))]
+    return found
+
+
+def roll_all(journal: Journal, checkpoint: Checkpoint, lineage: str, sinks: Sinks, *, version: str = "") -> int:
+    """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
+    generation = fence(journal, version=version)
+    view = journal.read()
+    doubtful = [epoch for epoch in view.waiting() if view.prepared(epoch)]
+    if doubtful or checkpoint.committed() > view.done_through:
+        raise Refused(
+            f"epoch {min(doubtful, default=view.done_through + 1)} is not decided and was staged from what is open "
+            "now. Nothing was published. Start the query once more, which decides it, then stop it and roll"
+        )
+    rolls.seal_older(journal, view.generations, by=generation)
+    try:
+        rolls.close(journal, _keepers(view, sinks), Attempt(lineage, view.done_through, generation, 1), every=True)
+    except FileExistsError:
+        raise FencedOut(f"generation {generation} was superseded: another driver has started this query") from None
+    return generation
+
+
+def _keepers(view: View, sinks: Sinks) -> dict[str, Participant[Any]]:
+    """The sinks that have something open, each where that is."""
+    found: dict[str, Participant[Any]] = {}
+    for place in reversed(sinks.places()):  # the newest last: its description wins
+        kept = view.kept(place.sink)
+        if kept and kept.get("target", place.target) == place.target:
+            participant = sinks.at(place)
+            if isinstance(participant, KeepsState):
+                found[place.sink] = participant
+    return found
 
 
 def check_belongs(journal: Journal, query: str) -> None:

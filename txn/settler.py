@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from epochal.txn.coordinator import CommitFailed, Coordinator, Ran, Rows
-from epochal.txn.errors import EpochalError, NotSettled, StoreAway
+from epochal.txn.coordinator import Coordinator, Ran, Rows
+from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, StoreAway
 
 log = logging.getLogger("epochal")
 
@@ -47,6 +47,7 @@ class Settler(Generic[Rows]):
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        wall: Callable[[], float] = time.time,
         on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
         self.coordinator = coordinator
@@ -54,6 +55,7 @@ class Settler(Generic[Rows]):
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._sleep = sleep
+        self._wall = wall
         self._on_failure = on_failure
         self._lock = threading.RLock()
         self._stopping = threading.Event()
@@ -140,7 +142,8 @@ class Settler(Generic[Rows]):
 
     def _has_room(self, epoch: int) -> bool:
         try:
-            return self.coordinator.pending_below(epoch) < self._max_pending
+            allowed = 1 if self.coordinator.keeps_open() else self._max_pending
+            return self.coordinator.pending_below(epoch) < allowed
         except OSError:
             return False  # the journal itself is away, so nobody can tell
 
@@ -155,15 +158,48 @@ class Settler(Generic[Rows]):
             self._log_resumed()
             return None
 
+    def _roll(self) -> CommitFailed | OSError | None:
+        """Close what is due between epochs; the failure, if it is one that waiting may cure."""
+        if not self._is_due():
+            return None
+        with self._lock:
+            try:
+                while self._is_due() and self.coordinator.roll():
+                    pass  # each roll closes all that is due by now
+            except (CommitFailed, OSError) as failed:
+                self._log_held(failed)
+                return failed
+            self._log_resumed()
+            return None
+
+    def _is_due(self) -> bool:
+        pause = self._until_due()
+        return pause is not None and pause <= 0
+
+    def _until_due(self) -> float | None:
+        """The seconds until something wants to be closed; None if nothing does."""
+        if not self.coordinator.keeps_open():
+            return None
+        with self._lock:
+            try:
+                due = self.coordinator.due()
+            except OSError as failed:  # the journal is away
+                self._log_held(failed)
+                return self._backoff.limit
+        return None if due is None else max(0.0, due - self._wall())
+
     def _loop(self) -> None:
         failures = 0
+        pause: float | None = None
         while not self._stopping.is_set():
-            self._wake.wait(self._backoff.after(failures) if failures else None)
+            self._wake.wait(self._backoff.after(failures) if failures else pause)
             self._wake.clear()
             if self._stopping.is_set():
                 return
             try:
-                failures = failures + 1 if self._try() is not None else 0
+                failed = self._try() or self._roll()
+                failures = failures + 1 if failed is not None else 0
+                pause = self._until_due()
             except EpochalError as fault:
                 # Not for waiting. The next batch, or whoever waits for the query, raises it.
                 self.failure = fault

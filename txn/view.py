@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import NO_EPOCH, Handle, Json, lineage_of
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Seal, Snapshot
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Roll, Seal, Snapshot
 from epochal.txn.states import State, advance
 
 
@@ -21,6 +21,9 @@ class View:
     decided: Mapping[int, int]  # epoch -> winning generation
     done: frozenset[int]
     floor: int = NO_EPOCH  # every epoch up to here is done and folded away
+    rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
+    kept_at_floor: Mapping[str, Json] = field(default_factory=dict)  # sink -> what it kept, folded away
+    _kept: dict[str, dict[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # found before
 
     @cached_property
     def generation(self) -> int:
@@ -65,6 +68,47 @@ class View:
         """The attempt that became the epoch, while its record is kept."""
         return self.prepared(epoch).get(self.decided.get(epoch, 0))
 
+    def next_roll(self, generation: int) -> int | None:
+        """The number of a generation's next roll; None if a newer one has sealed them."""
+        rolls = self.rolls.get(generation, {})
+        return None if any(roll.is_seal for roll in rolls.values()) else max(rolls, default=0) + 1
+
+    def rolled(self) -> list[Roll]:
+        """Every roll that is not folded away, in order.
+
+        One whose generation is gone came from a driver that slept through the purge of its seal: it never was.
+        """
+        alive = [rolls for generation, rolls in self.rolls.items() if generation in self.generations]
+        found = [r for rolls in alive for r in rolls.values() if not r.is_seal and r.after > self.floor]
+        return sorted(found, key=lambda r: (r.after, r.generation, r.number))
+
+    def kept(self, sink: str, *, through: int | None = None) -> dict[str, Json]:
+        """What a sink keeps in the journal, after every decided epoch and roll up to `through`."""
+        if through is None and sink in self._kept:
+            return self._kept[sink]
+        folded = self.kept_at_floor.get(sink)
+        found: dict[str, Json] = dict(folded) if isinstance(folded, dict) else {}
+        winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > self.floor)
+        steps = [((epoch, 0, 0, 0), record.sinks) for epoch, record in winners if record is not None]
+        steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in self.rolled()]
+        for order, sinks in sorted(steps, key=lambda step: step[0]):
+            part = sinks.get(sink)
+            changes = part.get("changes") if isinstance(part, dict) else None
+            if isinstance(changes, dict) and (through is None or order[0] <= through):
+                found.update(changes)
+        found = {key: value for key, value in found.items() if value is not None}
+        if through is None:
+            self._kept[sink] = found
+        return found
+
+    def all_kept(self, *, through: int) -> dict[str, Json]:
+        """What every sink that ever was keeps."""
+        names = {*self.kept_at_floor}
+        for record in (*(self.winner(epoch) for epoch in self.decided), *self.rolled()):
+            names.update(record.sinks if record is not None else ())
+        kept: dict[str, Json] = {name: found for name in sorted(names) if (found := self.kept(name, through=through))}
+        return kept
+
     def state(self, epoch: int, generation: int) -> State:
         """Where one attempt stands; an illegal history is JournalCorrupt."""
         if epoch <= self.floor:
@@ -93,7 +137,9 @@ def fold(records: Iterable[Record]) -> View:
     attempts: dict[int, dict[int, Prepared | Seal]] = {}
     decided: dict[int, int] = {}
     done: dict[int, int] = {}
+    rolls: dict[int, dict[int, Roll]] = {}
     floor = NO_EPOCH
+    kept: dict[str, Json] = {}
     for record in records:
         match record:
             case GenerationStarted():
@@ -104,9 +150,11 @@ def fold(records: Iterable[Record]) -> View:
                 decided[record.epoch] = record.generation
             case Done():
                 done[record.epoch] = record.generation
-            case Snapshot():
-                floor = max(floor, record.through)
-    view = View(generations, attempts, decided, frozenset(done), floor)
+            case Roll():
+                rolls.setdefault(record.generation, {})[record.number] = record
+            case Snapshot() if record.through > floor:
+                floor, kept = record.through, record.kept
+    view = View(generations, attempts, decided, frozenset(done), floor, rolls, kept)
     _check(view, done)
     return view
 
@@ -128,8 +176,8 @@ def _check(view: View, done: Mapping[int, int]) -> None:
             raise JournalCorrupt(f"epoch {epoch} is done but was not decided for generation {generation}")
 
 
-def handles(record: Prepared) -> dict[str, Handle]:
-    """The handles of a PREPARED record by sink."""
+def handles(record: Prepared | Roll) -> dict[str, Handle]:
+    """The handles of a record by sink."""
     found = {}
     for sink, part in record.sinks.items():
         found[sink] = Handle.from_json(part["handle"] if isinstance(part, dict) else None)

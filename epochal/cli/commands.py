@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   epochal status  checkpoints/orders            where the stream and each of its sinks stand
   epochal status  checkpoints/orders --json     the same for machines
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal roll    checkpoints/orders            publish the parts that are open, and stop a query that still runs
   epochal gc      checkpoints/orders            what could be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal demo                                  exactly-once under kill -9, shown in a minute
@@ -69,6 +70,10 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import recover
 
             return recover.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
+        case "roll":
+            from epochal.cli import roll
+
+            return roll.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
         case "gc":
             from epochal.cli import gc
 
@@ -130,9 +135,12 @@ def parser() -> argparse.ArgumentParser:
     recover = commands.add_parser(
         "recover", parents=[stream, common, verbose], help=about, description=about.capitalize()
     )
-    recover.add_argument(
-        "--timeout", type=_seconds, default=60.0, metavar="S", help="how long to wait for a store (60)"
-    )
+    about = "publish every part that is open, before its limits are reached; a query that still runs is stopped"
+    roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    for patient in (recover, roll):
+        patient.add_argument(
+            "--timeout", type=_seconds, default=60.0, metavar="S", help="how long to wait for a store (60)"
+        )
     about = "list, and with --yes remove, what dead drivers left behind"
     collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=about.capitalize())
     collect.add_argument("--yes", action="store_true", help="remove it; without this nothing is changed")

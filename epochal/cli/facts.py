@@ -9,10 +9,10 @@ from epochal.cli.streams import Stream
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.files import TEMPORARY
 from epochal.txn.guard import Choices, Evidence, judge
-from epochal.txn.model import NO_EPOCH, Memory
+from epochal.txn.model import NO_EPOCH, Memory, OpenPart
 from epochal.txn.plan import held
 from epochal.txn.records import GenerationStarted, Prepared
-from epochal.txn.recovery import Leftover, Place, Sinks, leftovers
+from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_parts
 from epochal.txn.view import View
 
 
@@ -47,6 +47,7 @@ class Facts:
     held: list[Held]
     sinks: list[SinkFacts]
     leftovers: list[Leftover]
+    open: list[tuple[str, OpenPart]]
     records: int
     size: int
     temporary: int
@@ -91,11 +92,19 @@ def gather(stream: Stream) -> Facts:
         held=[_held(view, sinks, stores, epoch) for epoch in held(view, committed)],
         sinks=[_sink(place, sinks, stores) for place in sinks.places()],
         leftovers=left,
+        open=_open(view, sinks),
         records=len(entries) - temporary,
         size=sum(e.length for e in entries),
         temporary=temporary,
         refusal=_refusal(stream, sinks, stores, before, committed, view),
     )
+
+
+def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
+    try:
+        return open_parts(view, sinks)
+    except OSError:
+        return []  # a store is away, which its own line says
 
 
 def _ask(sinks: Sinks, lineage: str) -> _Stores:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 from epochal.cli.facts import Facts, gather
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, facts, listed, paint, size, table
-from epochal.txn.model import Json
+from epochal.cli.text import counted, facts, lasting, listed, paint, size, table
+from epochal.txn.model import Json, OpenPart
 from epochal.txn.plan import Sweep
 from epochal.txn.recovery import Leftover
 from epochal.txn.states import State
@@ -74,6 +75,43 @@ def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
     return table(["SINK", "EPOCH", "GENERATION", "STATE", "RULE", "WHY"], cells, right=["EPOCH", "GENERATION"])
 
 
+def part_json(sink: str, part: OpenPart) -> dict[str, Json]:
+    """One open part for machines; times in seconds since 1970."""
+    return {
+        "sink": sink,
+        "bucket": part.bucket,
+        "bytes": part.bytes,
+        "rows": part.rows,
+        "pieces": part.pieces,
+        "first": part.first,
+        "last": part.last,
+    }
+
+
+SHOWN = 20
+
+
+def open_table(parts: list[tuple[str, OpenPart]]) -> str:
+    """Open parts for people, the oldest first; of very many, the oldest."""
+    now = time.time()
+    oldest = sorted(parts, key=lambda item: item[1].first)
+    cells = [
+        [
+            sink,
+            part.bucket or "-",
+            size(part.bytes),
+            "?" if part.rows is None else f"{part.rows:,}",
+            str(part.pieces),
+            lasting(now - part.first),
+            lasting(now - part.last),
+        ]
+        for sink, part in oldest[:SHOWN]
+    ]
+    headers = ["SINK", "BUCKET", "SIZE", "ROWS", "PIECES", "AGE", "IDLE"]
+    shown = table(headers, cells, right=headers[2:])
+    return shown if len(parts) <= SHOWN else f"{shown}\nand {len(parts) - SHOWN:,} more (--json lists all)"
+
+
 def to_json(found: Facts) -> dict[str, Json]:
     """The facts for machines; an epoch that is not there is null."""
     latest = found.latest
@@ -105,6 +143,7 @@ def to_json(found: Facts) -> dict[str, Json]:
         "held": [
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in found.held
         ],
+        "open": [part_json(sink, part) for sink, part in found.open],
         "leftovers": [leftover_json(left, latest.generation, found.committed) for left in found.leftovers],
         "journal": {
             "path": found.stream.journal.path,
@@ -150,6 +189,8 @@ def to_text(found: Facts) -> str:
         ]
         shown = table(["EPOCH", "SINK", "STATE", "GENERATION"], cells, right=["EPOCH", "GENERATION"])
         parts.append(_titled("held: decided, and not yet in every sink", shown))
+    if found.open:
+        parts.append(_titled("open: rows that are committed and appear when their part rolls", open_table(found.open)))
     if found.leftovers:
         shown = leftover_table(found.leftovers, latest.generation, found.committed)
         parts.append(_titled("leftovers: staged data in the sinks", shown))

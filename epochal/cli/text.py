@@ -83,3 +83,15 @@ def listed(numbers: Sequence[int]) -> str:
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     return ", ".join(map(str, numbers))
+
+
+def lasting(seconds: float) -> str:
+    """How long something has been, in the largest unit that tells.
+
+    >>> lasting(42), lasting(250), lasting(9000), lasting(200_000)
+    ('42 s', '4 min', '2 h', '2 days')
+    """
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"

@@ -4,6 +4,7 @@ except that the journal must still be readable by it.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -14,15 +15,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+from pyarrow import orc
 
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from integration_tests.spark.world import ROWS, Row, World, all_rows
 
 _KEPT = re.compile(
-    r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}\.json)|(.*/)?_SUCCESS(-[^/]*)?|_delta_log/[^/]+"
+    r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}(\.\d{6}\.r\d{6})?\.json)"
+    r"|(.*/)?_SUCCESS(-[^/]*)?|_delta_log/[^/]+"
 )
-_PART = re.compile(r"(.*/)?part-(\d{12})-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
+_PART = re.compile(r"(.*/)?part-(\d{12})(\.\d+\.\d+)?-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
 
 
 def visible_files(target: Path) -> list[Path]:
@@ -50,6 +53,12 @@ def rows_in(file: Path) -> list[Row]:
     """The rows of one published file."""
     if file.suffix == ".parquet":
         found = pq.ParquetFile(file).read().to_pylist()
+    elif file.suffix == ".orc":
+        found = orc.ORCFile(file).read().to_pylist()
+    elif file.suffix == ".csv":
+        with file.open(encoding="utf-8", newline="") as lines:
+            text = [{**row, "kind": row["kind"].strip('"')} for row in csv.DictReader(lines)]
+        found = [{**row, "id": int(row["id"]), "file": int(row["file"])} for row in text]
     else:
         found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [(row["id"], row["file"], row["kind"], row["word"]) for row in found]
@@ -121,6 +130,16 @@ def check_after_a_kill(world: World, *, eager: bool = False) -> None:
         assert max(rows.values(), default=1) == 1, f"{target.name} shows rows twice"
         assert sorted(files) == list(range(len(files))), f"{target.name} shows files {sorted(files)} of the source"
         assert not torn, f"{target.name} shows a part of files {torn}, and epochs after them"
+
+
+def check_parts_after_a_kill(world: World) -> None:
+    """With parts that stay open: nothing twice, and nothing that is not decided."""
+    for target in world.targets:
+        rows = visible_rows(target)
+
+        assert max(rows.values(), default=1) == 1, f"{target.name} shows rows twice"
+        late = early(world, {row[1] for row in rows})
+        assert not late, f"{target.name} shows files {late} of the source before their epochs are decided"
 
 
 def check_at_the_end(world: World, *, files: int) -> None:

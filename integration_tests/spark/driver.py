@@ -99,6 +99,8 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> lis
         # A kind that is empty is no partition: a third of all rows go to the dead letters.
         letters = epochal.RollingFileSink(place(world.second), format="json", name="letters")
         return [epochal.CassandraSink(dead_letters=letters, name="kinds", **_reached(cassandra, "kinds"))]
+    if which.startswith("rolling"):
+        return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:])
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
@@ -108,6 +110,34 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> lis
         tracked = epochal.DeltaSink(place(world.table), properties={"delta.enableRowTracking": "true"}, name="tracked")
         return [merged, tracked]
     return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
+
+
+POLICIES = {
+    "rows": epochal.Rolling(max_rows=5),
+    "bytes": epochal.Rolling(max_bytes=3000),
+    "age": epochal.Rolling(max_age="1 s"),
+    "idle": epochal.Rolling(max_rows=100, inactivity="1 s"),
+    "long": epochal.Rolling(max_age="1 h"),
+}
+
+
+def rolling_sinks(first: str, second: str, policy: str, formats: str) -> list[Sink]:
+    """Parts that stay open over epochs, of two formats: rolling-rows-parquet,json and the like."""
+    names = formats.split(",")
+    header = {"header": "true"}
+    return [
+        epochal.RollingFileSink(
+            path,
+            format=format_,
+            bucket_by=[column],
+            rolling=POLICIES[policy],
+            options=header if format_ == "csv" else {},
+            name=name,
+        )
+        for path, format_, column, name in zip(
+            (first, second), names, ("kind", "word"), ("first", "second"), strict=False
+        )
+    ]
 
 
 def cassandra_sinks(place: str) -> list[epochal.CassandraSink]:
@@ -204,8 +234,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
-    every = ["1", "2", "delta", "all", "by-delta", "cassandra", "kinds", "letters"]
-    parser.add_argument("--sinks", choices=every, default="2")
+    parser.add_argument(
+        "--sinks", default="2", help="1, 2, delta, all, by-delta, cassandra, kinds, letters, rolling-.."
+    )
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
     parser.add_argument("--at", default="", help="a URI for checkpoint and targets, instead of ROOT")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")

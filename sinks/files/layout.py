@@ -11,6 +11,7 @@
         staged/LINEAGE/000000000042.000003/ one folder an attempt, gone when the epoch is done
           data/ ...                         what Spark's writer wrote
           manifest.json, marker             what will be published beside it
+        open/LINEAGE/000000000042/ ...      what epoch 42 added to parts that are still open
 
 Names carry epoch and part, zero-padded, and the lineage, because two streams may share a target.
 Nothing in them is random: a repeated commit arrives at the same names.
@@ -29,6 +30,9 @@ HOME = "_epochal"
 DATA = "data"
 MANIFEST = "manifest.json"
 MARKER = "marker"
+JOINED = "joined"
+HEADER = "header"
+OPEN = "open"
 _SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
 
 
@@ -50,14 +54,26 @@ class Layout:
         return join(self.manifests, safe_name(lineage))
 
     def manifest_name(self, attempt: Attempt) -> str:
-        """An epoch's manifest, relative to the target."""
-        return f"{HOME}/manifest/{safe_name(attempt.lineage)}/{attempt.epoch:012d}.json"
+        """An epoch's manifest, or a roll's, relative to the target."""
+        name = attempt.key if attempt.roll else f"{attempt.epoch:012d}"
+        return f"{HOME}/manifest/{safe_name(attempt.lineage)}/{name}.json"
 
     def staged(self, lineage: str) -> str:
         return join(self.target, HOME, "staged", safe_name(lineage))
 
     def attempt(self, attempt: Attempt) -> str:
         return join(self.staged(attempt.lineage), attempt.key)
+
+    def open(self, lineage: str, epoch: int | None = None) -> str:
+        """Where pieces of open parts lie."""
+        folder = join(self.target, HOME, "open", safe_name(lineage))
+        return folder if epoch is None else join(folder, f"{epoch:012d}")
+
+    def source(self, attempt: Attempt, name: str) -> str:
+        """What a handle names: a file of the attempt, or a piece of an open part."""
+        if name.startswith(f"{OPEN}/"):
+            return join(self.open(attempt.lineage), name.removeprefix(f"{OPEN}/"))
+        return join(self.attempt(attempt), name)
 
     @property
     def spark_metadata(self) -> str:
@@ -72,7 +88,8 @@ def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
     'part-000000000042-00007-1f0c9a2e.snappy.parquet'
     """
     found = _SUFFIX.search(staged_name)
-    return f"part-{attempt.epoch:012d}-{part:05d}-{lineage_tag(attempt.lineage)}{found.group(1) if found else ''}"
+    maker = f"{attempt.epoch:012d}" + (f".{attempt.generation}.{attempt.roll}" if attempt.roll else "")
+    return f"part-{maker}-{part:05d}-{lineage_tag(attempt.lineage)}{found.group(1) if found else ''}"
 
 
 def marker_name(attempt: Attempt) -> str:

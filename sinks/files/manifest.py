@@ -13,7 +13,7 @@ from epochal.sinks import enrolment
 from epochal.sinks.files.layout import Layout
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, join
-from epochal.txn.model import NO_EPOCH, Json, Memory
+from epochal.txn.model import NO_EPOCH, Attempt, Json, Memory
 
 FORMAT = 1
 RECENT = 50
@@ -21,7 +21,10 @@ RECENT = 50
 
 @dataclass(frozen=True, slots=True)
 class PublishedEpoch:
-    """One epoch of a target: its rows, and its files relative to the target with their lengths."""
+    """One epoch of a target: its rows, and its files relative to the target with their lengths.
+
+    With a rolling policy the files are the parts that the epoch closed, which hold rows of earlier epochs too.
+    """
 
     lineage: str
     epoch: int
@@ -29,6 +32,7 @@ class PublishedEpoch:
     offsets: str
     rows: int
     files: tuple[tuple[str, int], ...]
+    roll: int = 0  # what was published after the epoch, without rows of its own
 
     def encode(self) -> bytes:
         value: dict[str, Json] = {
@@ -39,6 +43,7 @@ class PublishedEpoch:
             "offsets": self.offsets,
             "rows": self.rows,
             "files": [{"path": path, "bytes": length} for path, length in self.files],
+            **({"roll": self.roll} if self.roll else {}),
         }
         return json.dumps(value, sort_keys=True, indent=1).encode() + b"\n"
 
@@ -50,7 +55,13 @@ class PublishedEpoch:
             if version == FORMAT:
                 files = tuple((str(f["path"]), int(f["bytes"])) for f in value["files"])
                 return PublishedEpoch(
-                    value["lineage"], value["epoch"], value["generation"], value["offsets"], value["rows"], files
+                    value["lineage"],
+                    value["epoch"],
+                    value["generation"],
+                    value["offsets"],
+                    value["rows"],
+                    files,
+                    value.get("roll", 0),
                 )
         except (ValueError, KeyError, TypeError):
             raise JournalCorrupt(f"{path}: not a manifest of epochal, or torn; restore it from a copy") from None
@@ -69,7 +80,10 @@ def remember(files: Files, layout: Layout, lineage: str) -> Memory:
 
 def read(files: Files, layout: Layout, lineage: str, epoch: int) -> PublishedEpoch:
     """One epoch's manifest."""
-    path = join(layout.manifest(lineage), f"{epoch:012d}.json")
+    return _read(files, join(layout.manifest(lineage), f"{epoch:012d}.json"))
+
+
+def _read(files: Files, path: str) -> PublishedEpoch:
     return PublishedEpoch.decode(path, files.read(path))
 
 
@@ -78,8 +92,9 @@ def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
     layout = Layout(target)
     for name in _names(files, layout.manifests):
         lineage = enrolment.lineage_from(name)
-        for epoch in _epochs(files, layout, lineage):
-            yield read(files, layout, lineage, epoch)
+        for entry in _names(files, layout.manifest(lineage)):
+            if Attempt.from_key(lineage, entry.removesuffix(".json")) or entry.removesuffix(".json").isdecimal():
+                yield _read(files, join(layout.manifest(lineage), entry))
 
 
 def _epochs(files: Files, layout: Layout, lineage: str) -> list[int]:

@@ -1,34 +1,40 @@
 """Rolling files: an epoch's files are staged by Spark's own writer and published by rename.
 
-Stage writes below ``_epochal/``, which readers pass over, and records each file's length. Commit
-is one strict rename a file, then the marker, then the manifest; each step may find that an earlier
-try has done it, and accepts that only if the length is the recorded one. If a file is neither
-staged nor published, rows are gone: that stops the query.
+Stage writes below ``_epochal/``, which readers pass over, and records each file's length; commit renames
+(`publishing`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
+decided while the epoch is staged (`rolling`) and recorded with it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from epochal.sinks import enrolment, footers
 from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files import manifest
+from epochal.sinks.files import joining, kept, manifest, rolling
 from epochal.sinks.files.buckets import TimeBucket, folder_of
+from epochal.sinks.files.closing import Closer
+from epochal.sinks.files.joining import spark_path
+from epochal.sinks.files.kept import Kept
 from epochal.sinks.files.layout import DATA, MANIFEST, MARKER, Layout, marker_name, part_name
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.files.publishing import NO_MANIFEST, Move, Publisher, Work
+from epochal.sinks.files.rolling import Piece, Plan, Rolling
+from epochal.sinks.hadoop import resolve, session_for
 from epochal.sinks.options import Faults
 from epochal.sinks.values import decode
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, DataLost, OptionError, Refused
-from epochal.txn.files import Entry, Files, is_local, join
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.errors import BadRows, OptionError, Refused
+from epochal.txn.files import Entry, JoiningFiles, is_local, join
+from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-HANDLE_VERSION = 1
+HANDLE_VERSION = 2
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
@@ -43,7 +49,8 @@ class RollingFileSink:
     `bucket_by` takes column names and `TimeBucket`s. The rows in the files keep the bucket columns,
     unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
     `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket. `options` go to
-    Spark's writer as they are.
+    Spark's writer as they are. With `rolling` a bucket's part stays open over epochs and appears when
+    a limit is reached.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class RollingFileSink:
         name: str = "files",
         drop_bucket_columns: bool | None = None,
         max_rows_per_file: int | None = None,
+        rolling: Rolling | None = None,
         compression: str | None = None,
         marker: str = "none",
         options: Mapping[str, str] | None = None,
@@ -80,6 +88,7 @@ class RollingFileSink:
             "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
         )
         self._options = _checked_options(options, faults)
+        _check_rolling(rolling, format, compression or self._options.get("compression"), marker, faults)
         faults.done()
         self._given_path = path
         self._format = format
@@ -88,7 +97,12 @@ class RollingFileSink:
         self._max_rows = max_rows_per_file
         self._compression = compression
         self._marker = marker
-        self._bound: tuple[Files, Layout] | None = None
+        self._rolling = rolling
+        self._bound: tuple[JoiningFiles, Layout] | None = None
+        self._recalled: Mapping[str, Json] = {}
+        self._kept = Kept()
+        self._clock_before: float | None = None
+        self._headers: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
         return f"RollingFileSink({self._given_path!r}, format={self._format!r}, name={self._name!r})"
@@ -98,7 +112,15 @@ class RollingFileSink:
         return self._name
 
     def describe(self) -> dict[str, Json]:
-        return {"type": "files", "name": self._name, "target": self._place()[1].target, "format": self._format}
+        told: dict[str, Json] = {
+            "type": "files",
+            "name": self._name,
+            "target": self._place()[1].target,
+            "format": self._format,
+        }
+        if self._rolling is not None:
+            told |= {"keeps_open": True, "compression": self._compression}
+        return told
 
     def open(self, lineage: str) -> Memory:
         files, layout = self._place()
@@ -118,10 +140,10 @@ class RollingFileSink:
         files, layout = self._place()
         home = layout.attempt(attempt)
         failpoints.hit("before-write")
-        counted = self._write(rows, join(home, DATA))
+        counted, shape = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
-        moves = self._moves(attempt, files.walk(join(home, DATA)))
-        count = self._count(rows.sparkSession, home, moves, counted)
+        written = self._written(files.walk(join(home, DATA)))
+        count = self._count(rows.sparkSession, home, written, counted)
         if count is None:
             raise Refused(
                 f"sink {self._name!r}: the rows of epoch {attempt.epoch} that Spark wrote to {home} are not there, or "
@@ -129,49 +151,64 @@ class RollingFileSink:
                 "published"
             )
         if count == 0:
-            moves = []  # Spark writes a file for an empty frame too
-        for staged, _, _ in moves:
-            files.sync(join(home, staged))
-        entry = PublishedEpoch(
-            lineage=attempt.lineage,
-            epoch=attempt.epoch,
-            generation=attempt.generation,
-            offsets=offsets,
-            rows=count,
-            files=tuple((target, length) for _, target, length in moves),
-        ).encode()
-        files.create(join(home, MANIFEST), entry, durable=False)  # PREPARED, which follows, is
-        extras: list[tuple[str, str, int]] = []
-        for number, target in enumerate(self._marker_names(attempt, moves)):
-            files.create(join(home, f"{MARKER}-{number}"), b"", durable=False)
-            extras.append((f"{MARKER}-{number}", target, 0))
-        body: dict[str, Json] = {
-            "target": layout.target,
-            "files": [[*move] for move in moves],
-            "markers": [[*extra] for extra in extras],
-            "manifest": [MANIFEST, layout.manifest_name(attempt), len(entry)],
-        }
-        return Staged(Handle(HANDLE_VERSION, body), count)
+            written = []  # Spark writes a file for an empty frame too
+        for _, entry in written:
+            files.sync(join(home, DATA, entry.name))
+        if self._rolling is None and not self._kept.pieces:
+            moves: list[Move] = []
+            for bucket, entry in written:
+                target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
+                moves.append((f"{DATA}/{entry.name}", target, entry.length))
+            body = self._handle(attempt, Work(NO_MANIFEST, files=tuple(moves)), count, offsets)
+            return Staged(Handle(HANDLE_VERSION, body), count)
+        clock = self._clock_before if self._clock_before is not None else time.time()
+        fresh = self._pieces(rows.sparkSession, attempt, home, written, clock, shape)
+        return self._roll(attempt, fresh, rows.sparkSession, clock, shape=shape, rows=count, offsets=offsets)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
         body = self._checked_body(handle, layout)
-        home = layout.attempt(attempt)
-        (entry,) = _moves_of(body, "manifest")
-        known = files.length(join(layout.target, entry[1]))
-        if known is not None:
-            self._check_same(attempt, manifest.read(files, layout, attempt.lineage, attempt.epoch))
-        else:
-            folders: set[str] = set()
-            for step, moves in (("rename", _moves_of(body, "files")), ("marker", _moves_of(body, "markers"))):
-                for move in moves:
-                    self._publish(home, move, step, folders)
-            # Last: who finds the manifest knows that all of the above has happened.
-            self._publish(home, entry, "manifest", folders)
-        failpoints.hit("before-cleanup")
-        files.delete(home)
-        failpoints.hit("after-cleanup")
-        return Outcome.COMMITTED if known is None else Outcome.ALREADY_COMMITTED
+        return Publisher(self._name, files, layout, attempt).publish(Work.from_json(body))
+
+    def recall(self, kept_before: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
+        if kept_before is not self._recalled:
+            self._recalled, self._kept = kept_before, kept.decode(kept_before)
+        clocks = [handle.body.get("clock") for handle in earlier]
+        # A replay goes by the time at which the epoch was first staged, so that it closes the same parts.
+        self._clock_before = min((clock for clock in clocks if isinstance(clock, float)), default=None)
+        if self._kept.target not in (None, self._place()[1].target):
+            raise Refused(
+                f"sink {self._name!r}: parts are open in {self._kept.target}, this sink writes to "
+                f"{self._place()[1].target}. Nothing was written. Publish them first: `epochal roll CHECKPOINT`"
+            )
+
+    def due(self) -> float | None:
+        if self._rolling is None:
+            return None
+        found = rolling.due(rolling.open_parts(self._kept.pieces), self._rolling)
+        return None if found == rolling.NEVER else found
+
+    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
+        clock = time.time()
+        policy = None if every else self._rolling
+        if not rolling.plan(self._kept.pieces, policy, clock).closed:
+            return None
+        session = session_for(self._place()[1].target) if self._needs_spark() else None
+        return self._roll(attempt, [], session, clock, every=every)
+
+    def open_parts(self, kept_now: Mapping[str, Json]) -> list[OpenPart]:
+        parts = rolling.open_parts(kept.decode(kept_now).pieces)
+        return [
+            OpenPart(
+                bucket=part[0].bucket.rstrip("/"),
+                bytes=sum(piece.bytes for piece in part),
+                rows=rolling.rows_of(part),
+                pieces=len(part),
+                first=min(piece.at for piece in part),
+                last=max(piece.at for piece in part),
+            )
+            for part in parts
+        ]
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
         files, layout = self._place()
@@ -183,15 +220,97 @@ class RollingFileSink:
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
-    def _place(self) -> tuple[Files, Layout]:
+    def _roll(
+        self,
+        attempt: Attempt,
+        fresh: list[Piece],
+        spark: SparkSession | None,
+        clock: float,
+        *,
+        shape: str | None = None,
+        every: bool = False,
+        rows: int = 0,
+        offsets: str = "",
+    ) -> Staged:
+        """Close what is full or due, and say what stays open."""
+        files, layout = self._place()
+        if self._rolling is None:  # as ever, a file for each that was written; and what is still open is closed
+            plan = rolling.plan(self._kept.pieces, None, clock)
+            plan = Plan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
+        else:
+            plan = rolling.plan([*self._kept.pieces, *fresh], None if every else self._rolling, clock, shape=shape)
+        after = Kept(layout.target, plan.open, {**(self._kept.headers or {}), **self._headers})
+        closer = Closer(self._name, files, layout, attempt, self._writer, after.headers or {})
+        closed = closer.close(plan, frozenset(fresh), spark)
+        work = Work(
+            NO_MANIFEST,
+            files=closed.moves,
+            joins=closed.joins,
+            keeps=any(piece.epoch == attempt.epoch for piece in plan.open) and bool(fresh),
+            spent=closed.spent,
+        )
+        body = self._handle(attempt, work, rows, offsets)
+        body["clock"] = clock
+        return Staged(Handle(HANDLE_VERSION, body), rows, changes=kept.changes(self._recalled, kept.encode(after)))
+
+    def _needs_spark(self) -> bool:
+        return any(joining.format_of(piece.shape) in joining.MERGED for piece in self._kept.pieces)
+
+    def _pieces(
+        self,
+        spark: SparkSession,
+        attempt: Attempt,
+        home: str,
+        written: list[tuple[str, Entry]],
+        clock: float,
+        shape: str,
+    ) -> list[Piece]:
+        paths = [join(home, DATA, entry.name) for _, entry in written]
+        counts: Sequence[int | None] = [None] * len(written)
+        if self._format == "parquet" and is_local(home):
+            counts = footers.rows_of(spark, paths)
+        elif self._rolling is not None and self._rolling.max_rows is not None:
+            counts = joining.rows_of(spark, self._format, paths)
+        return [
+            Piece(attempt.epoch, bucket, entry.name, entry.length, rows, clock, shape)
+            for (bucket, entry), rows in zip(written, counts, strict=True)
+            if entry.length
+        ]
+
+    def _handle(self, attempt: Attempt, work: Work, rows: int, offsets: str) -> dict[str, Json]:
+        """Stage the manifest and the markers beside the files."""
+        files, layout = self._place()
+        home = layout.attempt(attempt)
+        shown = [(target, length) for _, target, length in work.files]
+        shown += [(one.target, one.length) for one in work.joins]
+        entry = PublishedEpoch(
+            lineage=attempt.lineage,
+            epoch=attempt.epoch,
+            generation=attempt.generation,
+            offsets=offsets,
+            rows=rows,
+            files=tuple(shown),
+            roll=attempt.roll,
+        ).encode()
+        files.create(join(home, MANIFEST), entry, durable=False)  # PREPARED, which follows, is
+        markers: list[Move] = []
+        for number, target in enumerate(self._marker_names(attempt, [target for target, _ in shown])):
+            files.create(join(home, f"{MARKER}-{number}"), b"", durable=False)
+            markers.append((f"{MARKER}-{number}", target, 0))
+        whole = replace(work, manifest=(MANIFEST, layout.manifest_name(attempt), len(entry)), markers=tuple(markers))
+        return {"target": layout.target, **whole.to_json()}
+
+    def _place(self) -> tuple[JoiningFiles, Layout]:
         """The file system and the full path, found when first needed: only then is there a session."""
         if self._bound is None:
             files, target = resolve(self._given_path)
             self._bound = files, Layout(target)
         return self._bound
 
-    def _write(self, rows: DataFrame, folder: str) -> int | None:
-        """Let Spark write the staged files; the number of rows, unless the files' footers will tell it for less."""
+    def _write(self, rows: DataFrame, folder: str) -> tuple[int | None, str]:
+        """Let Spark write the staged files; the number of rows, unless the files' footers will tell it for less, and
+        the shape of what was written.
+        """
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
@@ -205,14 +324,13 @@ class RollingFileSink:
             counter = None if by_footers else Observation()
             if counter is not None:
                 frame = frame.observe(counter, f.count(f.lit(1)).alias("rows"))
-            writer = frame.write.format(self._format).mode("overwrite").options(**self._options)
-            if self._compression:
-                writer = writer.option("compression", self._compression)
-            if self._max_rows:
-                writer = writer.option("maxRecordsPerFile", self._max_rows)
+            writer = self._writer(frame, self._format)
             if extra:
                 writer = writer.partitionBy(*extra)
-            writer.save(_writer_path(folder))
+            if (most := self._most_rows()) is not None:
+                writer = writer.option("maxRecordsPerFile", most)
+            writer.save(spark_path(folder))
+            shape = self._shape(frame.drop(*extra), folder)
         except AnalysisException as fault:
             raise BadRows(
                 f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {fault.getMessage()}. "
@@ -220,32 +338,54 @@ class RollingFileSink:
             ) from fault
         except IllegalArgumentException as fault:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
-        return None if counter is None else int(counter.get.get("rows", 0))
+        return None if counter is None else int(counter.get.get("rows", 0)), shape
+
+    def _writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
+        writer = frame.write.format(format_).mode("overwrite").options(**self._options)
+        if self._compression:
+            writer = writer.option("compression", self._compression)
+        if self._rolling is not None and format_ == "csv":
+            writer = writer.option("header", "false")  # once in a part, not in each piece
+        return writer
+
+    def _most_rows(self) -> int | None:
+        limits = [self._max_rows, self._rolling.max_rows if self._rolling is not None else None]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _shape(self, frame: DataFrame, folder: str) -> str:
+        """What the files look like inside; and, for CSV, what a part begins with."""
+        if self._rolling is None:
+            return ""
+        options = {**self._options, "compression": self._compression or ""}
+        shape = joining.shape_of(frame, self._format, options)
+        wants_header = str(_option(self._options, "header")).lower() == "true"
+        if self._format == "csv" and wants_header and shape not in self._headers:
+            files, _ = self._place()
+            beside = f"{folder}-header"
+            self._headers[shape] = joining.header_of(frame, lambda f: self._writer(f, "csv"), files, beside)
+        return shape
 
     def _count(
-        self, spark: SparkSession, home: str, moves: list[tuple[str, str, int]], counted: int | None
+        self, spark: SparkSession, home: str, written: list[tuple[str, Entry]], counted: int | None
     ) -> int | None:
         """How many rows were staged; None if some that were written are missing."""
         if self._format != "parquet" or not is_local(home):
-            return None if counted and not moves else counted
-        found = footers.count_rows(spark, [join(home, staged) for staged, _, _ in moves]) if moves else 0
+            return None if counted and not written else counted
+        found = footers.count_rows(spark, [join(home, DATA, entry.name) for _, entry in written]) if written else 0
         if counted is None:  # without buckets even an empty frame makes a file
-            return found if moves or self._buckets else None
+            return found if written or self._buckets else None
         return found if found == counted else None
 
-    def _moves(self, attempt: Attempt, staged: Iterable[Entry]) -> list[tuple[str, str, int]]:
-        """(staged name, published name, length) of each file that Spark's writer committed."""
-        moves: list[tuple[str, str, int]] = []
+    def _written(self, staged: Iterable[Entry]) -> list[tuple[str, Entry]]:
+        """Each file that Spark's writer committed, with the folder of its bucket below the target."""
+        found: list[tuple[str, Entry]] = []
         for entry in staged:
             *folders, file = entry.name.split("/")
             if file.startswith(("_", ".")) or "_temporary" in folders:
                 continue
-            target = [
-                self._bucket_folder(bucket, folder) for bucket, folder in zip(self._buckets, folders, strict=True)
-            ]
-            target.append(part_name(attempt, len(moves), file))
-            moves.append((f"{DATA}/{entry.name}", "/".join(target), entry.length))
-        return moves
+            named = [self._bucket_folder(bucket, folder) for bucket, folder in zip(self._buckets, folders, strict=True)]
+            found.append(("".join(f"{folder}/" for folder in named), entry))
+        return found
 
     def _bucket_folder(self, bucket: str | TimeBucket, staged: str) -> str:
         value = decode(staged.partition("=")[2])
@@ -258,11 +398,11 @@ class RollingFileSink:
             )
         return bucketing.folder_name(key, value)
 
-    def _marker_names(self, attempt: Attempt, moves: list[tuple[str, str, int]]) -> list[str]:
+    def _marker_names(self, attempt: Attempt, targets: list[str]) -> list[str]:
         if self._marker == "epoch":
             return [marker_name(attempt)]
         if self._marker == "bucket":
-            return [f"{folder}_SUCCESS" for folder in sorted({t[: t.rfind("/") + 1] for _, t, _ in moves})]
+            return [f"{folder}_SUCCESS" for folder in sorted({t[: t.rfind("/") + 1] for t in targets})]
         return []
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
@@ -274,68 +414,37 @@ class RollingFileSink:
             )
         return body
 
-    def _check_same(self, attempt: Attempt, found: PublishedEpoch) -> None:
-        if found.generation != attempt.generation:
-            raise DataLost(
-                f"sink {self._name!r}: epoch {attempt.epoch} is in the manifest from generation {found.generation}, "
-                f"but generation {attempt.generation} was decided: two journals write to one lineage"
-            )
-
-    def _publish(self, home: str, move: tuple[str, str, int], step: str, folders: set[str]) -> None:
-        files, layout = self._place()
-        staged, name, length = move
-        source, target = join(home, staged), join(layout.target, name)
-        folder = target.rpartition("/")[0]
-        if folder not in folders:
-            files.make_folder(folder)
-            folders.add(folder)
-        failpoints.hit(f"before-{step}")
-        try:
-            files.rename(source, target)
-        except (FileNotFoundError, FileExistsError):
-            self._check_published(source, target, length, marker=step == "marker")
-        failpoints.hit(f"after-{step}")
-
-    def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
-        """An earlier try may have done it; anything else at that name is a fault that stops the query."""
-        files, _ = self._place()
-        found = files.length(target)
-        if found == length and (marker or files.length(source) is None):
-            return
-        if found is None:
-            raise DataLost(
-                f"sink {self._name!r}: {target} should have {length} bytes, and is neither published nor staged: the "
-                "staged file was removed by another program. Its epoch is decided and its rows are gone from here"
-            )
-        raise DataLost(
-            f"sink {self._name!r}: {target} should have {length} bytes, but another file with {found} bytes has its "
-            f"name{'' if files.length(source) is None else '; the staged file is still there'}. Move it away"
-        )
-
 
 def from_description(description: Mapping[str, Json]) -> RollingFileSink:
     """A sink that can commit and abort what a journal describes. Its target is a full path already."""
     return RollingFileSink(
-        _writer_path(str(description["target"])), format=str(description["format"]), name=str(description["name"])
+        spark_path(str(description["target"])),
+        format=str(description["format"]),
+        name=str(description["name"]),
+        compression=str(description["compression"]) if description.get("compression") else None,
     )
 
 
-def _moves_of(body: Mapping[str, Json], key: str) -> list[tuple[str, str, int]]:
-    raw = body[key]
-    assert isinstance(raw, list)
-    rows = [raw] if raw and not isinstance(raw[0], list) else raw
-    found = []
-    for row in rows:
-        assert isinstance(row, list)
-        staged, target, length = row
-        assert isinstance(length, int)
-        found.append((str(staged), str(target), length))
-    return found
+def _option(options: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in options.items() if key.lower() == name), None)
 
 
-def _writer_path(path: str) -> str:
-    """A plain local path gets its scheme, or Spark would look for it on fs.defaultFS. Hadoop unescapes nothing."""
-    return f"file:{path}" if path.startswith("/") else path
+def _check_rolling(given: object, format_: object, codec: object, marker: object, faults: Faults) -> None:
+    if given is None:
+        return
+    if not faults.check(
+        isinstance(given, Rolling), f"rolling={given!r}: a Rolling, such as Rolling(max_bytes='64 MB')"
+    ):
+        return
+    joined = (*joining.BY_BYTES, *joining.MERGED)
+    faults.check(
+        format_ in joined, f"format={format_!r}: parts of it cannot be joined; rolling takes {', '.join(joined)}"
+    )
+    faults.check(
+        format_ not in joining.BY_BYTES or codec in joining.BY_BYTES_CODECS,
+        f"compression={codec!r}: files of it cannot be joined; with rolling, {format_} takes gzip or bzip2",
+    )
+    faults.check(marker != "bucket", "marker='bucket': with rolling a bucket is never known to be complete")
 
 
 def _checked_buckets(given: object, faults: Faults) -> tuple[str | TimeBucket, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.testing import DirectoryParticipant
-from epochal.txn.coordinator import CommitFailed
+from epochal.txn.errors import CommitFailed
 from epochal.txn.files import TEMPORARY
 from epochal.txn.model import Json
 from tests.cli.scene import QUERY, ROWS, Scene, going_away

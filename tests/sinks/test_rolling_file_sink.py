@@ -10,9 +10,10 @@ import pytest
 from epochal.sinks.files import RollingFileSink, from_description, published
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.publishing import Work
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
-from epochal.txn.model import Attempt, Handle, Json, Outcome
+from epochal.txn.model import Attempt, Handle, Outcome
 
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
 
@@ -31,13 +32,12 @@ def stage(target: Path, attempt: Attempt = ATTEMPT, names: tuple[str, ...] = ("a
     entry = PublishedEpoch(attempt.lineage, attempt.epoch, attempt.generation, "digest", 2, files).encode()
     (home / "manifest.json").write_bytes(entry)
     (home / "marker-0").touch()
-    body: dict[str, Json] = {
-        "target": str(target),
-        "files": [[*move] for move in moves],
-        "markers": [["marker-0", "day=1/_SUCCESS", 0]],
-        "manifest": ["manifest.json", layout.manifest_name(attempt), len(entry)],
-    }
-    return Handle(HANDLE_VERSION, body)
+    work = Work(
+        manifest=("manifest.json", layout.manifest_name(attempt), len(entry)),
+        files=tuple(moves),
+        markers=(("marker-0", "day=1/_SUCCESS", 0),),
+    )
+    return Handle(HANDLE_VERSION, {"target": str(target), **work.to_json()})
 
 
 def visible(target: Path) -> list[str]:

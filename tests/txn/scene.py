@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
-from epochal.txn.coordinator import CommitFailed, Coordinator
-from epochal.txn.errors import EpochalError
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Seal, Snapshot, decode
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Seal, Snapshot, decode
 from tests.txn.memory import MemoryFiles
 
 QUERY = "query"
@@ -257,6 +257,8 @@ def _told(name: str, data: bytes) -> str:
             return f"DECIDED {decided.epoch}.{decided.generation}"
         case Done() as done:
             return f"DONE {done.epoch}.{done.generation}"
+        case Roll() as roll:
+            return f"ROLL {roll.generation}.{roll.number} by {roll.by}"
         case Snapshot() as snapshot:
             return f"SNAPSHOT through {snapshot.through}"
 

@@ -11,9 +11,10 @@ import pytest
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
 from epochal.txn import failpoints
-from epochal.txn.coordinator import CommitFailed, Coordinator, Ran
+from epochal.txn.coordinator import Coordinator, Ran
 from epochal.txn.errors import (
     BadRows,
+    CommitFailed,
     DataLost,
     FencedOut,
     ForeignTarget,

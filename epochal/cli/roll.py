@@ -1,0 +1,44 @@
+"""``epochal roll``: publish what is open now, without waiting for its limits and without the query.
+
+A generation is claimed, so a driver that still runs the query stops: what it stages next would start from parts that
+are closed by then.
+"""
+
+from __future__ import annotations
+
+import json
+
+from epochal._version import __version__
+from epochal.cli.status import open_table, part_json
+from epochal.cli.streams import open_stream
+from epochal.cli.text import counted, paint
+from epochal.txn.model import OpenPart
+from epochal.txn.recovery import Recovery, open_parts, roll_all
+from epochal.txn.settler import Settler
+
+
+def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
+    """Settle what is decided, then close every open part; NotSettled if a store stays away."""
+    stream = open_stream(checkpoint, journal)
+    recovery = Recovery(
+        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), told=lambda *_: None
+    )
+    Settler(recovery).settle(timeout)
+    found: list[tuple[str, OpenPart]] = open_parts(stream.journal.read(), stream.sinks())
+    generation = None
+    if found:
+        generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
+        Settler(recovery).settle(timeout)
+    if as_json:
+        answer = {
+            "checkpoint": stream.path,
+            "fenced_by": generation,
+            "published": [part_json(sink, part) for sink, part in found],
+        }
+        print(json.dumps(answer, indent=2))
+    elif not found:
+        print("nothing is open")
+    else:
+        print(open_table(found))
+        print(paint(f"published {counted(len(found), 'part')}", "green"))
+    return 0

@@ -1,0 +1,130 @@
+"""Stages what a closed part becomes: one file, whatever its pieces are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from epochal.sinks import footers
+from epochal.sinks.files import joining, rolling
+from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
+from epochal.sinks.files.publishing import Join, Move
+from epochal.sinks.files.rolling import Piece, Plan
+from epochal.txn import failpoints
+from epochal.txn.errors import Refused
+from epochal.txn.files import Entry, JoiningFiles, is_local
+from epochal.txn.model import Attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What is to be renamed, what is to be joined first, and which pieces nobody needs after that."""
+
+    moves: tuple[Move, ...]
+    joins: tuple[Join, ...]
+    spent: tuple[str, ...]
+
+
+@dataclass
+class Closer:
+    """Works in the staging area of one attempt; open pieces of earlier epochs are only read."""
+
+    sink: str
+    files: JoiningFiles
+    layout: Layout
+    attempt: Attempt
+    writer: Callable[[DataFrame, str], DataFrameWriter]
+    headers: Mapping[str, bytes]
+    _moves: list[Move] = field(default_factory=list)
+    _joins: list[Join] = field(default_factory=list)
+    _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)
+    _names: dict[Piece, str] = field(default_factory=dict)
+
+    def close(self, plan: Plan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
+        """A rename where a part is one file already, else joined in place, copied or merged."""
+        for piece in (piece for part in plan.closed for piece in part):
+            self._names[piece] = f"{DATA}/{piece.name}" if piece in fresh else f"{_folder(piece)}/{piece.name}"
+        self._check_lengths(fresh)
+        in_place = bool(plan.closed) and self.files.joins_in_place(self.layout.target)
+        for number, part in enumerate(plan.closed):
+            self._close(number, part, in_place=in_place)
+        for format_, parts in self._to_merge.items():
+            assert spark is not None  # asked for where something is to be merged
+            self._merge(spark, format_, parts)
+        taken = {move[0] for move in self._moves} | {name for one in self._joins for name, _ in one.sources}
+        unused = {piece: name for piece, name in self._names.items() if name not in taken}
+        for piece in fresh & unused.keys():
+            self.files.delete(self._path(unused.pop(piece)))  # it is in a merged or copied file
+        folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
+        single = {name for piece, name in unused.items() if _folder(piece) not in folders}
+        return Closed(tuple(self._moves), tuple(self._joins), (*sorted(folders), *sorted(single)))
+
+    def _close(self, number: int, part: tuple[Piece, ...], *, in_place: bool) -> None:
+        target = f"{part[0].bucket}{part_name(self.attempt, number, part[0].name)}"
+        sources = [(self._names[piece], piece.bytes) for piece in part]
+        header = self.headers.get(part[0].shape)
+        if header:
+            sources.insert(0, (f"{HEADER}-{number}", len(header)))
+            self.files.create(self._path(sources[0][0]), header)
+        if len(sources) == 1:
+            self._moves.append((sources[0][0], target, sources[0][1]))
+        elif joining.format_of(part[0].shape) in joining.MERGED:
+            self._to_merge.setdefault(joining.format_of(part[0].shape), []).append((target, part))
+        elif in_place:
+            self._joins.append(Join(tuple(sources), target))
+        else:
+            failpoints.hit("before-copy")
+            self.files.join_copies(self._path(f"{JOINED}/{number}"), [self._path(name) for name, _ in sources])
+            failpoints.hit("after-copy")
+            self._moves.append((f"{JOINED}/{number}", target, sum(length for _, length in sources)))
+
+    def _merge(self, spark: SparkSession, format_: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
+        folder = f"merged-{format_}"
+        groups = [[self._path(self._names[piece]) for piece in part] for _, part in parts]
+        failpoints.hit("before-merge")
+        joining.merge(spark, format_, groups, lambda frame: self.writer(frame, format_), self._path(folder))
+        failpoints.hit("after-merge")
+        found: dict[int, list[Entry]] = {}
+        for entry in self.files.walk(self._path(folder)):
+            group, _, name = entry.name.partition("/")
+            if group.startswith(joining.GROUP) and not name.startswith(("_", ".")):
+                found.setdefault(int(group.partition("=")[2]), []).append(entry)
+        for number, (target, part) in enumerate(parts):
+            (entry,) = found[number]
+            staged = f"{folder}/{entry.name}"
+            self.files.sync(self._path(staged))
+            self._check_merged(spark, format_, staged, part)
+            self._moves.append((staged, target, entry.length))
+
+    def _check_lengths(self, fresh: frozenset[Piece]) -> None:
+        """A piece that is not as its epoch left it must stop the query before something is built on it."""
+        for piece in self._names.keys() - fresh:
+            path = self._path(self._names[piece])
+            found = self.files.length(path)
+            if found != piece.bytes:
+                raise Refused(
+                    f"sink {self.sink!r}: {path} holds rows of epoch {piece.epoch} that are not published yet, and "
+                    f"{'is gone' if found is None else f'has {found} bytes'} instead of {piece.bytes}: another program "
+                    "has changed the folder. Put it back from a copy; nothing of this epoch was written"
+                )
+
+    def _check_merged(self, spark: SparkSession, format_: str, staged: str, part: tuple[Piece, ...]) -> None:
+        expected, path = rolling.rows_of(part), self._path(staged)
+        if expected is None or format_ != "parquet" or not is_local(path):
+            return
+        if (found := footers.count_rows(spark, [path])) != expected:
+            raise Refused(
+                f"sink {self.sink!r}: {len(part)} pieces of {expected} rows were merged into {path}, which has "
+                f"{found}. Nothing of the epoch was published"
+            )
+
+    def _path(self, name: str) -> str:
+        return self.layout.source(self.attempt, name)
+
+
+def _folder(piece: Piece) -> str:
+    return f"{OPEN}/{piece.epoch:012d}"

@@ -1,0 +1,108 @@
+"""Makes one file of the pieces of a closed part.
+
+Row formats are joined by their bytes: without a copy where the file system can (HDFS concat, when the epoch commits),
+by a copy into the staging area elsewhere. Parquet and ORC files cannot be joined so: Spark reads the pieces and writes
+one well-formed file, while the epoch is staged. Either way what commit shows is a rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from epochal.txn.files import Files, join
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+
+BY_BYTES = ("json", "csv", "text")
+MERGED = ("parquet", "orc")
+BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # what is one stream after another is a stream
+GROUP = "_epochal_group"
+GLOB = "__globPaths__"  # Spark's own switch: names are names, whatever characters are in them
+
+
+def shape_of(frame: DataFrame, format_: str, options: dict[str, str]) -> str:
+    """Pieces of the same shape fit into one file.
+
+    Digested, because a schema may be long and an option may be a secret.
+    """
+    told = "\n".join([frame.schema.json(), *(f"{key}={options[key]}" for key in sorted(options))])
+    return f"{format_} {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def format_of(shape: str) -> str:
+    """The format of pieces of a shape."""
+    return shape.partition(" ")[0]
+
+
+def header_of(frame: DataFrame, writer: Callable[[DataFrame], DataFrameWriter], files: Files, folder: str) -> bytes:
+    """What Spark writes at the head of each file of this frame: a file without rows has nothing else."""
+    empty = frame.sparkSession.createDataFrame([], frame.schema).coalesce(1)
+    writer(empty).option("header", "true").save(spark_path(folder))
+    names = [entry.name for entry in files.walk(folder) if not entry.name.startswith(("_", "."))]
+    found = b"".join(files.read(join(folder, name)) for name in names)
+    files.delete(folder)
+    return found
+
+
+def merge(
+    spark: SparkSession,
+    format_: str,
+    groups: Sequence[Sequence[str]],
+    writer: Callable[[DataFrame], DataFrameWriter],
+    folder: str,
+) -> None:
+    """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are."""
+    paths = [spark_path(path) for group in groups for path in group]
+    frame = spark.read.option(GLOB, "false").format(format_).load(paths)
+    if len(groups) == 1:
+        writer(frame.coalesce(1)).save(spark_path(join(folder, f"{GROUP}=0")))
+        return
+    numbered = [(_tail(path), number) for number, group in enumerate(groups) for path in group]
+    known: Any = spark.createDataFrame(numbered, f"_epochal_piece string, {GROUP} int")
+    from pyspark.sql import functions as f
+
+    columns = frame.columns
+    located = frame.withColumn("_epochal_piece", _tail_column(f.col("_metadata.file_path")))
+    tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
+    whole = (
+        located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
+    )
+    writer(whole).partitionBy(GROUP).save(spark_path(folder))
+
+
+def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
+    """How many rows each file has; in text formats, lines."""
+    from pyspark.sql import functions as f
+
+    if not paths:
+        return []
+    reader = spark.read.option(GLOB, "false").format(format_ if format_ in MERGED else "text")
+    frame = reader.load([spark_path(path) for path in paths])
+    counted = frame.groupBy(_tail_column(f.col("_metadata.file_path")).alias("piece")).count().collect()
+    found = {row["piece"]: int(row["count"]) for row in counted}
+    return [found.get(_tail(path), 0) for path in paths]
+
+
+def spark_path(path: str) -> str:
+    """A plain local path gets its scheme, or Spark would look for it on fs.defaultFS. Hadoop unescapes nothing."""
+    return f"file:{path}" if path.startswith("/") else path
+
+
+def _tail(path: str) -> str:
+    """The end of a piece's path, which tells it from all others: folder of the epoch, bucket and name."""
+    return path[path.index("/_epochal/") :]
+
+
+def _tail_column(path: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.regexp_extract(path, "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+/.*)$", 1)
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    from epochal.sinks.values import quoted
+
+    return [quoted(name) for name in names]

@@ -1,0 +1,199 @@
+"""The second phase of rolling files: what was staged gets its name where readers look.
+
+One strict rename a file, then the markers, then the manifest; each step may find that an earlier try has done it, and
+accepts that only if the length is the recorded one. If a file is neither staged nor published, rows are gone: that
+stops the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from epochal.sinks.files.layout import DATA, Layout
+from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.txn import failpoints
+from epochal.txn.errors import DataLost
+from epochal.txn.files import JoiningFiles, join
+from epochal.txn.model import Attempt, Json, Outcome
+
+Move = tuple[str, str, int]  # what is staged, what it will be called, its length
+NO_MANIFEST: Move = ("", "", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Files that become one, in place, and what it will be called."""
+
+    sources: tuple[tuple[str, int], ...]
+    target: str
+
+    @property
+    def length(self) -> int:
+        return sum(length for _, length in self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a handle says."""
+
+    manifest: Move
+    files: tuple[Move, ...] = ()
+    joins: tuple[Join, ...] = ()
+    markers: tuple[Move, ...] = ()
+    keeps: bool = False  # pieces of parts that stay open
+    spent: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "files": [[*move] for move in self.files],
+            "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
+            "markers": [[*move] for move in self.markers],
+            "manifest": [*self.manifest],
+            "keeps": self.keeps,
+            "spent": [*self.spent],
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Json]) -> Work:
+        (entry,) = _moves([body["manifest"]])
+        joins = [(sources, target) for sources, target in _lists(body["joins"], 2)]
+        return Work(
+            manifest=entry,
+            files=_moves(body["files"]),
+            joins=tuple(Join(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
+            markers=_moves(body["markers"]),
+            keeps=bool(body["keeps"]),
+            spent=tuple(str(name) for name in _list(body["spent"])),
+        )
+
+
+@dataclass
+class Publisher:
+    """Publishes one attempt's work."""
+
+    sink: str
+    files: JoiningFiles
+    layout: Layout
+    attempt: Attempt
+    _folders: set[str] = field(default_factory=set)
+
+    def publish(self, work: Work) -> Outcome:
+        """Show it, once."""
+        files, layout = self.files, self.layout
+        known = files.length(join(layout.target, work.manifest[1])) is not None
+        if known:
+            self._check_same(work.manifest[1])
+        else:
+            for one in work.joins:
+                self._join(one)
+            for step, moves in (("rename", work.files), ("marker", work.markers)):
+                for move in moves:
+                    self._publish(move, step)
+            if work.keeps:
+                self._keep()
+            # Last: who finds the manifest knows that all of the above has happened.
+            self._publish(work.manifest, "manifest")
+        failpoints.hit("before-cleanup")
+        for name in work.spent:
+            files.delete(layout.source(self.attempt, name))
+        files.delete(layout.attempt(self.attempt))
+        failpoints.hit("after-cleanup")
+        return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
+
+    def _publish(self, move: Move, step: str) -> None:
+        source, target = self.layout.source(self.attempt, move[0]), self._target(move[1])
+        failpoints.hit(f"before-{step}")
+        try:
+            self.files.rename(source, target)
+        except (FileNotFoundError, FileExistsError):
+            self._check_published(source, target, move[2], marker=step == "marker")
+        failpoints.hit(f"after-{step}")
+
+    def _join(self, one: Join) -> None:
+        """Add the pieces to the first of them, then show it. A crash in between leaves the first with all in it."""
+        (first, length), *others = [(self.layout.source(self.attempt, name), length) for name, length in one.sources]
+        target = self._target(one.target)
+        failpoints.hit("before-join")
+        if self.files.length(target) is None and self.files.length(first) == length and others:
+            try:
+                self.files.join_in_place(first, [other for other, _ in others])
+            except FileNotFoundError:
+                pass  # another process has joined them meanwhile, or they are lost: the length tells
+        failpoints.hit("after-join")
+        found = self.files.length(first)
+        if found is not None and found != one.length:
+            raise DataLost(
+                f"sink {self.sink!r}: {first} should be joined to {one.length} bytes and has {found}: pieces of it "
+                "were removed or changed by another program. Their epochs are decided; put them back from a copy"
+            )
+        self._publish((one.sources[0][0], one.target, one.length), "rename")
+
+    def _keep(self) -> None:
+        """What stays open goes where no abort looks, all at once."""
+        source = join(self.layout.attempt(self.attempt), DATA)
+        target = self.layout.open(self.attempt.lineage, self.attempt.epoch)
+        self.files.make_folder(self.layout.open(self.attempt.lineage))
+        failpoints.hit("before-keep")
+        try:
+            self.files.move_folder(source, target)
+        except (FileNotFoundError, FileExistsError):
+            if not self.files.names(target):
+                raise DataLost(
+                    f"sink {self.sink!r}: the rows of epoch {self.attempt.epoch} that belong to open parts are neither "
+                    f"in {source} nor in {target}: another program has removed them"
+                ) from None
+        failpoints.hit("after-keep")
+
+    def _target(self, name: str) -> str:
+        target = join(self.layout.target, name)
+        folder = target.rpartition("/")[0]
+        if folder not in self._folders:
+            self.files.make_folder(folder)
+            self._folders.add(folder)
+        return target
+
+    def _check_same(self, name: str) -> None:
+        path = join(self.layout.target, name)
+        found = PublishedEpoch.decode(path, self.files.read(path))
+        if found.generation != self.attempt.generation:
+            raise DataLost(
+                f"sink {self.sink!r}: epoch {self.attempt.epoch} is in the manifest from generation "
+                f"{found.generation}, but generation {self.attempt.generation} was decided: two journals write to one "
+                "lineage"
+            )
+
+    def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
+        """An earlier try may have done it; anything else at that name is a fault that stops the query."""
+        found = self.files.length(target)
+        if found == length and (marker or self.files.length(source) is None):
+            return
+        if found is None:
+            raise DataLost(
+                f"sink {self.sink!r}: {target} should have {length} bytes, and is neither published nor staged: the "
+                "staged file was removed by another program. Its epoch is decided and its rows are gone from here"
+            )
+        raise DataLost(
+            f"sink {self.sink!r}: {target} should have {length} bytes, but another file with {found} bytes has its "
+            f"name{'' if self.files.length(source) is None else '; the staged file is still there'}. Move it away"
+        )
+
+
+def _list(value: Json) -> list[Json]:
+    assert isinstance(value, list)
+    return value
+
+
+def _lists(value: Json, width: int) -> list[list[Json]]:
+    rows = [_list(row) for row in _list(value)]
+    assert all(len(row) == width for row in rows)
+    return rows
+
+
+def _int(value: Json) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _moves(value: Json) -> tuple[Move, ...]:
+    return tuple((str(staged), str(target), _int(length)) for staged, target, length in _lists(value, 3))
