@@ -95,6 +95,8 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> lis
         place(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
     )
     sinks: list[Sink] = [first, second, table]
+    if which == "json":
+        return [epochal.RollingFileSink(place(world.first), format="json", name="first")]
     if which == "letters":
         # A kind that is empty is no partition: a third of all rows go to the dead letters.
         letters = epochal.RollingFileSink(place(world.second), format="json", name="letters")
@@ -171,7 +173,9 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     )
     if arguments.slow_gate:
         frame = _slowed(frame, arguments.slow_gate)
-    stream = frame.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    stream = frame.writeStream.option("checkpointLocation", checkpoint)
+    if not arguments.endless:
+        stream = stream.trigger(availableNow=True)
     if arguments.gate_after_batch:
         # The batch is prepared and handed back; Spark's commits/N comes next.
         def batch(rows: DataFrame, epoch: int) -> None:
@@ -201,8 +205,8 @@ def _slowed(frame: DataFrame, gate: str) -> DataFrame:
     """Rows of every other file wait while the gate is there, after they have said where they are."""
     from pyspark.sql import functions as f
 
-    @f.udf("long", useArrow=False)
-    def slow(number: int, file: int) -> int:
+    @f.udf("string", useArrow=False)
+    def slow(word: str, file: int) -> str:
         import time  # in the executor, which has none of our modules
 
         if file % 2 and os.path.exists(gate):
@@ -210,9 +214,9 @@ def _slowed(frame: DataFrame, gate: str) -> DataFrame:
                 pass
             while os.path.exists(gate):
                 time.sleep(0.01)
-        return number
+        return word
 
-    return frame.withColumn("id", slow("id", "file"))
+    return frame.withColumn("word", slow("word", "file"))
 
 
 def _compact_often() -> None:
@@ -235,7 +239,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
     parser.add_argument(
-        "--sinks", default="2", help="1, 2, delta, all, by-delta, cassandra, kinds, letters, rolling-.."
+        "--sinks", default="2", help="1, 2, json, delta, all, by-delta, cassandra, kinds, letters, rolling-.."
     )
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
     parser.add_argument("--at", default="", help="a URI for checkpoint and targets, instead of ROOT")
@@ -243,6 +247,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
+    parser.add_argument("--endless", action="store_true", help="wait for more when all is read")
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
     parser.add_argument("--stop-session", action="store_true", help="stop Spark before the interpreter ends")
     parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, planned, visible_files
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
+from integration_tests.spark.test_kill_chain import OF_ROLLING
 from integration_tests.spark.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
@@ -37,23 +39,68 @@ CHAIN = (
     "after-snapshot",
     "after-purge",
 )
+# Between epochs, with nothing left to read: each run adds two epochs, waits until its parts have been idle, and dies.
+IDLE_CHAIN = ("before-roll", "after-roll", "before-merge", "before-rename@2", "before-manifest@5", "before-cleanup@7")
+ON_HDFS = ("before-join", "after-join")  # integration_tests/hdfs/test_rolling.py
+
+
+def test_the_chains_have_every_failpoint_of_rolling() -> None:
+    assert {point.partition("@")[0] for point in (*CHAIN, *IDLE_CHAIN, *ON_HDFS)} >= {*OF_ROLLING}
 
 
 def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(drivers: Children, world: World) -> None:
     files = _killed(drivers, world, CHAIN, "rolling-rows-parquet,json")
 
-    _publish_what_is_open(world)
+    publish_what_is_open(world.checkpoint)
     check_at_the_end(world, files=files)
     assert len(visible_files(world.first)) <= files  # one in 3 epochs, in each of 3 buckets; without rolling, 3 each
 
 
-@pytest.mark.parametrize("policy", ["bytes", "age", "idle"])
-@pytest.mark.parametrize("formats", ["csv,orc", "parquet,json"])
+def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothing(
+    drivers: Children, world: World
+) -> None:
+    for number, point in enumerate(IDLE_CHAIN, 1):
+        name, _, hit = point.partition("@")
+        world.feed(2 * number)
+        child = drivers.start(
+            world.root, "--endless", "--sinks", "rolling-idle-parquet,json", points=f"{name}=kill@{hit or 1}"
+        )
+
+        assert child.wait().ending is Ending.KILLED, point
+        check_parts_after_a_kill(world)
+    last = drivers.run(world.root, "--sinks", "rolling-idle-parquet,json")
+    publish_what_is_open(world.checkpoint)
+
+    assert last.ending is Ending.DONE, last.output
+    check_at_the_end(world, files=2 * len(IDLE_CHAIN))
+
+
+def test_a_driver_that_slept_in_a_roll_closes_nothing_that_a_newer_one_has_built_on(
+    drivers: Children, world: World
+) -> None:
+    gate = world.root / "gate"
+    sinks = ["--sinks", "rolling-idle-parquet,json"]
+    world.feed(2)
+    old = drivers.start(world.root, "--endless", *sinks, points=f"before-roll=pause:{gate}")
+    old.wait_for(gate)  # the roll is staged, and about to be recorded
+    world.feed(4)
+    newer = drivers.run(world.root, *sinks)
+    gate.unlink()
+
+    assert newer.ending is Ending.DONE, newer.output
+    assert old.wait().ending is Ending.FENCED_OUT
+    publish_what_is_open(world.checkpoint)
+    check_at_the_end(world, files=4)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("policy", ["bytes", "age", "idle", "rows"])
+@pytest.mark.parametrize("formats", ["csv,orc", "parquet,json", "csv", "json"])
 def test_every_policy_and_format_survives_kills(drivers: Children, world: World, policy: str, formats: str) -> None:
     chain = ("after-write@3", "after-prepared@3", "before-keep@2", "before-manifest@4", "before-cleanup@3")
     files = _killed(drivers, world, chain, f"rolling-{policy}-{formats}")
 
-    _publish_what_is_open(world)
+    publish_what_is_open(world.checkpoint)
     check_at_the_end(world, files=files)
 
 
@@ -74,9 +121,10 @@ def _killed(drivers: Children, world: World, chain: Sequence[str], sinks: str) -
     return files
 
 
-def _publish_what_is_open(world: World) -> None:
-    command = [sys.executable, "-m", "epochal.cli", "roll", str(world.checkpoint), "--json"]
+def publish_what_is_open(checkpoint: Path) -> None:
+    """What a user does who wants to see it all."""
+    command = [sys.executable, "-m", "epochal.cli", "roll", str(checkpoint), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["published"]
+    assert json.loads(done.stdout)["checkpoint"] == str(checkpoint)

@@ -59,6 +59,7 @@ class Closer:
         unused = {piece: name for piece, name in self._names.items() if name not in taken}
         for piece in fresh & unused.keys():
             self.files.delete(self._path(unused.pop(piece)))  # it is in a merged or copied file
+        # What is joined in place leaves its folder by itself, so nothing of it has to go.
         folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
         return Closed(tuple(self._moves), tuple(self._joins), (*sorted(folders), *sorted(single)))

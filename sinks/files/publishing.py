@@ -7,15 +7,18 @@ stops the query.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from epochal.sinks.files.layout import DATA, Layout
+from epochal.sinks.files.layout import DATA, JOINED, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost
 from epochal.txn.files import JoiningFiles, join
 from epochal.txn.model import Attempt, Json, Outcome
+
+log = logging.getLogger("epochal")
 
 Move = tuple[str, str, int]  # what is staged, what it will be called, its length
 NO_MANIFEST: Move = ("", "", 0)
@@ -85,8 +88,8 @@ class Publisher:
         if known:
             self._check_same(work.manifest[1])
         else:
-            for one in work.joins:
-                self._join(one)
+            for number, one in enumerate(work.joins):
+                self._join(number, one)
             for step, moves in (("rename", work.files), ("marker", work.markers)):
                 for move in moves:
                     self._publish(move, step)
@@ -110,24 +113,39 @@ class Publisher:
             self._check_published(source, target, move[2], marker=step == "marker")
         failpoints.hit(f"after-{step}")
 
-    def _join(self, one: Join) -> None:
-        """Add the pieces to the first of them, then show it. A crash in between leaves the first with all in it."""
-        (first, length), *others = [(self.layout.source(self.attempt, name), length) for name, length in one.sources]
-        target = self._target(one.target)
+    def _join(self, number: int, one: Join) -> None:
+        """Bring the pieces together, since HDFS joins only neighbours, add them to the first, and show that.
+
+        Wherever a crash stops this, each piece is where it was, among its neighbours, or in the first of them.
+        """
+        first = f"{JOINED}-{number}/00000"
+        whole, target = self.layout.source(self.attempt, first), self._target(one.target)
         failpoints.hit("before-join")
-        if self.files.length(target) is None and self.files.length(first) == length and others:
+        if self.files.length(target) is None and self.files.length(whole) != one.length:
+            self.files.make_folder(whole.rpartition("/")[0])
+            gathered = [
+                self._gather(f"{JOINED}-{number}/{place:05d}", name) for place, (name, _) in enumerate(one.sources)
+            ]
             try:
-                self.files.join_in_place(first, [other for other, _ in others])
+                self.files.join_in_place(gathered[0], gathered[1:])
             except FileNotFoundError:
-                pass  # another process has joined them meanwhile, or they are lost: the length tells
+                log.debug("%s: joined by another process, or lost: the length tells", whole)
         failpoints.hit("after-join")
-        found = self.files.length(first)
-        if found is not None and found != one.length:
+        found = self.files.length(whole)
+        if found not in (None, one.length):
             raise DataLost(
-                f"sink {self.sink!r}: {first} should be joined to {one.length} bytes and has {found}: pieces of it "
+                f"sink {self.sink!r}: {whole} should be joined to {one.length} bytes and has {found}: pieces of it "
                 "were removed or changed by another program. Their epochs are decided; put them back from a copy"
             )
-        self._publish((one.sources[0][0], one.target, one.length), "rename")
+        self._publish((first, one.target, one.length), "rename")
+
+    def _gather(self, place: str, name: str) -> str:
+        path = self.layout.source(self.attempt, place)
+        try:
+            self.files.rename(self.layout.source(self.attempt, name), path)
+        except (FileNotFoundError, FileExistsError):
+            log.debug("%s: brought here before", path)  # or lost: then what is joined will lack it
+        return path
 
     def _keep(self) -> None:
         """What stays open goes where no abort looks, all at once."""

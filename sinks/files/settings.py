@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.sinks.files.buckets import UNITS, TimeBucket
+from epochal.sinks.files.rolling import Rolling
 from epochal.sinks.files.sink import RollingFileSink
 from epochal.sinks.texts import parse_bool, parse_int
 
@@ -29,12 +30,20 @@ def parse_buckets(text: str) -> list[str | TimeBucket]:
     return found
 
 
+ROLLING = "rolling."  # rolling.max_bytes=64 MB
+LIMITS: Mapping[str, Callable[[str], object]] = {
+    "max_bytes": str,
+    "max_rows": parse_int,
+    "max_age": str,
+    "inactivity": str,
+}
 PARSERS: Mapping[str, Callable[[str], object]] = {
     "path": str,
     "format": str,
     "bucket_by": parse_buckets,
     "drop_bucket_columns": parse_bool,
     "max_rows_per_file": parse_int,
+    **{f"{ROLLING}{limit}": parse for limit, parse in LIMITS.items()},
     "compression": str,
     "marker": str,
 }
@@ -44,5 +53,8 @@ NESTED = "options"  # options.<key> goes to Spark's writer
 
 def build(name: str, values: Mapping[str, object], nested: Mapping[str, str]) -> RollingFileSink:
     """The sink that parsed settings describe."""
-    arguments: dict[str, Any] = {key: value for key, value in values.items() if key != "path"}
+    arguments: dict[str, Any] = {k: v for k, v in values.items() if k != "path" and not k.startswith(ROLLING)}
+    limits: dict[str, Any] = {k.removeprefix(ROLLING): v for k, v in values.items() if k.startswith(ROLLING)}
+    if limits:
+        arguments["rolling"] = Rolling(**limits)
     return RollingFileSink(str(values["path"]), name=name, options=dict(nested), **arguments)

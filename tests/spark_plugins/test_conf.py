@@ -34,6 +34,18 @@ def test_every_sink_that_is_named_takes_part() -> None:
     assert "eager" in repr(writer)
 
 
+def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> None:
+    limits = {"max_bytes": "64 MB", "max_rows": "1000", "max_age": "5 min", "inactivity": "90 s"}
+    rolling = {f"spark.epochal.orders.copy.rolling.{name}": value for name, value in limits.items()}
+
+    sink = writer_from_settings(GOOD | rolling, "orders").sinks[1]
+    with pytest.raises(OptionError) as caught:
+        writer_from_settings(GOOD | {"spark.epochal.orders.copy.rolling.max_age": "soon"}, "orders")
+
+    assert sink.describe()["keeps_open"] is True
+    assert "spark.epochal.orders.copy.max_age='soon': a time above 0, such as 30" in str(caught.value)
+
+
 def test_buckets_are_columns_and_units_of_time() -> None:
     found = parse_buckets(" region , day(ts),hour(at, Europe/Berlin)")
 
