@@ -37,6 +37,7 @@ lint: $(READY) ## style, types and the direction of imports
 
 bench: java $(READY) ## the benchmarks
 	@$(BIN)/python -m benchmarks.files
+	@$(BIN)/python -m benchmarks.rolling
 	@$(BIN)/python -m benchmarks.delta
 	@$(BIN)/python -m benchmarks.cassandra
 
