@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from epochal.sinks import webhdfs
+from epochal.sinks import filesystems, hadoop_errors, webhdfs
 from epochal.txn.errors import Refused
 from epochal.txn.files import Entry, JoiningFiles, LocalFiles, create_by_rename, is_local, local_path, walk
 
@@ -126,8 +126,21 @@ class HadoopFiles:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
     def qualify(self, path: str) -> str:
-        """A path with its scheme and authority, as the session's Hadoop settings resolve it."""
-        return str(self._system(path).makeQualified(self._path(path)).toString())
+        """A path with its scheme and authority, as the session's Hadoop settings resolve it.
+
+        Refused if it is on a file system where two drivers can win the same name.
+        """
+        answered_for = str(self._conf.get(filesystems.SETTING, ""))
+        filesystems.check(path, answered_for)  # first: there may be no code to load for it
+        with _python_errors(path):
+            system = self._system(path)
+            place = system.makeQualified(self._path(path))
+            full = str(place.toString())
+            is_view = filesystems.scheme_of(full) in filesystems.VIEWS
+            for real in filesystems.behind(full, _mounts(system)) if is_view else [full]:
+                filesystems.check(real, answered_for)
+                filesystems.check_azure(real, lambda capability: bool(system.hasPathCapability(place, capability)))
+        return full
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -140,19 +153,19 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, self._conf)
 
 
+def _mounts(view: Any) -> Iterator[tuple[str, list[str]]]:
+    """The folders of a view, and what is mounted there."""
+    for mount in view.getMountPoints():
+        yield str(mount.getMountedOnPath().toUri().getPath()), [str(to) for to in mount.getTargetFileSystemPaths()]
+
+
 @contextmanager
 def _python_errors(path: str) -> Iterator[None]:
     """Java's exceptions as the Python ones of the same meaning; others as OSError, to be tried again."""
     try:
         yield
     except Py4JError as fault:
-        java = getattr(fault, "java_exception", None)
-        kind = str(java.getClass().getName()) if java is not None else ""
-        if kind == "java.io.FileNotFoundException":
-            raise FileNotFoundError(path) from None
-        if kind == "org.apache.hadoop.fs.FileAlreadyExistsException":
-            raise FileExistsError(path) from None
-        raise OSError(f"{path}: {kind}: {java.getMessage()}" if java is not None else f"{path}: {fault}") from None
+        raise hadoop_errors.from_java(path, fault) from None
 
 
 def resolve(path: str, spark: SparkSession | None = None) -> tuple[JoiningFiles, str]:
@@ -163,6 +176,7 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[JoiningFiles,
     """
     if path.startswith("file:"):
         return LocalFiles(), local_path(path)
+    filesystems.check_known(path)
     session = spark or running_session()
     if session is not None:
         hadoop = HadoopFiles(session)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from epochal.sinks.hadoop_errors import python_error
 from epochal.txn.errors import Refused
 from epochal.txn.files import Entry, create_by_rename, walk
 
@@ -139,10 +140,4 @@ def _python_errors(path: str) -> Iterator[None]:
     try:
         yield
     except HdfsError as fault:
-        kind: Any = fault.exception or ""
-        if kind == "FileNotFoundException":
-            raise FileNotFoundError(path) from None
-        if kind == "FileAlreadyExistsException":
-            raise FileExistsError(path) from None
-        brief = str(fault).partition("\n")[0]
-        raise OSError(f"{path}: {kind}: {brief}" if kind else f"{path}: {brief}") from None
+        raise python_error(path, str(fault.exception or ""), str(fault)) from None

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from epochal.sinks.dead_letters import with_dead_letters
+from epochal.sinks.hadoop_errors import in_short
 from epochal.sinks.options import Faults
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
@@ -108,6 +110,10 @@ class EpochWriter:
         except EpochalError as fault:
             self._failure = fault
             log.error("epoch refused: %s", fault, extra={"epoch": epoch})
+            raise
+        except (OSError, Py4JError) as fault:
+            # Spark tells it as a page of Python and Java; this is the line to look for.
+            log.error("epoch not staged, the next start stages it anew: %s", in_short(fault), extra={"epoch": epoch})
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:

@@ -1,4 +1,4 @@
-"""One HDFS for all tests of this folder that do not harm it."""
+"""One HDFS for all tests of this folder that do not harm it, and one for each module that does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from epochal.testing import servers
 from epochal.testing.servers import HdfsCluster
 from integration_tests.hdfs.remote import Remote
+from integration_tests.hdfs.streams import Stream
+from integration_tests.spark.children import Children
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,31 @@ def hdfs() -> Iterator[HdfsCluster]:
 def remote(hdfs: HdfsCluster, tmp_path: Path) -> Remote:
     """A folder of the test's own on the cluster of all."""
     return Remote(hdfs, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def mortal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the processes of `mortal_hdfs` keep what they have."""
+    return tmp_path_factory.mktemp("hdfs")
+
+
+@pytest.fixture(scope="module")
+def running_hdfs(mortal_folder: Path) -> Iterator[HdfsCluster]:
+    with servers.hdfs(2, folder=mortal_folder) as cluster:
+        assert cluster.replication == 2
+        yield cluster
+
+
+@pytest.fixture
+def mortal_hdfs(running_hdfs: HdfsCluster) -> HdfsCluster:
+    """Two DataNodes, every block on both; whatever an earlier test has killed runs again."""
+    for node in running_hdfs.nodes:
+        node.start()
+    running_hdfs.wait_until_ready()
+    return running_hdfs
+
+
+@pytest.fixture
+def stream(drivers: Children, mortal_hdfs: HdfsCluster, tmp_path: Path) -> Stream:
+    """A stream onto the cluster that may be harmed."""
+    return Stream(drivers, Remote(mortal_hdfs, tmp_path))

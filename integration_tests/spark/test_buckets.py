@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as f
 
-from epochal import BadRows, EpochWriter, RollingFileSink, TimeBucket
+from epochal import BadRows, Bucket, EpochWriter, RollingFileSink, TimeBucket
 from integration_tests.spark.checks import leftovers, visible_files
 from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.world import World, put_table
@@ -172,3 +173,28 @@ def test_other_plain_types_make_buckets_too(spark: SparkSession, world: World) -
     EpochWriter(sink).start(to_checkpoint(frame.where("id < 2"), world)).awaitTermination()
 
     assert folders(world.first) == {"file=0/even=true/tenth=0.0", "file=0/even=false/tenth=1.0"}
+
+
+def test_a_function_of_the_user_makes_buckets(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    tier = Bucket("tier", lambda rows: f.when(rows.id < 2, "small/../x").otherwise(None))
+    sink = RollingFileSink(str(world.first), bucket_by=["word", tier])
+    EpochWriter(sink).start(to_checkpoint(stream(spark, world), world)).awaitTermination()
+
+    assert folders(world.first) == {
+        "word=one/tier=small%2F..%2Fx",
+        "word=two/tier=small%2F..%2Fx",
+        "word=one/tier=__HIVE_DEFAULT_PARTITION__",
+        "word=two/tier=__HIVE_DEFAULT_PARTITION__",
+    }
+
+
+def test_a_function_that_makes_no_column_is_refused_before_anything_is_written(
+    spark: SparkSession, world: World
+) -> None:
+    world.feed(1)
+    sink = RollingFileSink(str(world.first), bucket_by=[Bucket("tier", lambda rows: rows.count)])  # type: ignore[arg-type,return-value]
+
+    with pytest.raises(BadRows, match="'tier': its function returned"):
+        EpochWriter(sink).start(to_checkpoint(stream(spark, world), world)).awaitTermination()
+    assert visible_files(world.first) == []

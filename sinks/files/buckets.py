@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from epochal.sinks.options import Faults
 from epochal.sinks.values import Value, encoded, in_utc, quoted
@@ -66,9 +67,34 @@ class TimeBucket:
         return self.name or self.unit
 
 
-def folder_of(bucket: str | TimeBucket) -> str:
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket by what a function makes of a frame's columns. The same row must always get the same value.
+
+    >>> Bucket("tier", lambda orders: F.when(orders.amount > 1000, "large").otherwise("small")).folder
+    'tier'
+    """
+
+    name: str
+    by: Callable[[DataFrame], Column]
+
+    def __post_init__(self) -> None:
+        faults = Faults(f"Bucket({self.name!r})")
+        faults.check(isinstance(self.name, str) and self.name != "", "name: what the folders are called, not empty")
+        faults.check(callable(self.by), f"by={self.by!r}: a function from a DataFrame to a Column of it")
+        faults.done()
+
+    @property
+    def folder(self) -> str:
+        return self.name
+
+
+AnyBucket: TypeAlias = str | TimeBucket | Bucket
+
+
+def folder_of(bucket: AnyBucket) -> str:
     """The key in a bucket's folder name."""
-    return bucket.folder if isinstance(bucket, TimeBucket) else bucket
+    return bucket if isinstance(bucket, str) else bucket.folder
 
 
 def escape(text: str) -> str:
@@ -106,12 +132,15 @@ def survives(value: Value, key: str) -> bool:
     return value.text not in ("", NULL, EMPTY) and folder_name(key, value) == f"{escape(key)}={escape(value.text)}"
 
 
-def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str, Column]:
+def columns(frame: DataFrame, buckets: tuple[AnyBucket, ...]) -> dict[str, Column]:
     """The encoded bucket columns for Spark's writer, by the names they get there."""
     from pyspark.sql import types as t
 
     found = {}
     for number, bucket in enumerate(buckets):
+        if isinstance(bucket, Bucket):
+            found[f"{PREFIX}{number}"] = encoded(_made(frame, bucket))
+            continue
         column = bucket.column if isinstance(bucket, TimeBucket) else bucket
         if column not in frame.columns:
             raise BadRows(f"bucket column {column!r} is not in the frame, which has {', '.join(frame.columns)}")
@@ -126,6 +155,15 @@ def columns(frame: DataFrame, buckets: tuple[str | TimeBucket, ...]) -> dict[str
             value = frame[quoted(column)].cast("string")
         found[f"{PREFIX}{number}"] = encoded(value)
     return found
+
+
+def _made(frame: DataFrame, bucket: Bucket) -> Column:
+    from pyspark.sql import Column as SparkColumn
+
+    value = bucket.by(frame)
+    if not isinstance(value, SparkColumn):
+        raise BadRows(f"bucket {bucket.name!r}: its function returned {value!r}, which is no Column")
+    return value.cast("string")
 
 
 def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:

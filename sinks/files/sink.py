@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from epochal.sinks import enrolment, footers
 from epochal.sinks.files import buckets as bucketing
 from epochal.sinks.files import joining, kept, manifest, rolling
-from epochal.sinks.files.buckets import TimeBucket, folder_of
+from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
 from epochal.sinks.files.closing import Closer
 from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.kept import Kept
@@ -46,8 +46,8 @@ class RollingFileSink:
     >>> RollingFileSink("archive/orders", format="json", bucket_by=["day"], compression="gzip")
     RollingFileSink('archive/orders', format='json', name='files')
 
-    `bucket_by` takes column names and `TimeBucket`s. The rows in the files keep the bucket columns,
-    unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
+    `bucket_by` takes column names, `TimeBucket`s and `Bucket`s, which are functions. The rows in the files keep
+    the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
     `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket. `options` go to
     Spark's writer as they are. With `rolling` a bucket's part stays open over epochs and appears when
     a limit is reached.
@@ -58,7 +58,7 @@ class RollingFileSink:
         path: str,
         *,
         format: str = "parquet",  # noqa: A002  # what Spark's users know it as
-        bucket_by: Sequence[str | TimeBucket] = (),
+        bucket_by: Sequence[AnyBucket] = (),
         name: str = "files",
         drop_bucket_columns: bool | None = None,
         max_rows_per_file: int | None = None,
@@ -387,7 +387,7 @@ class RollingFileSink:
             found.append(("".join(f"{folder}/" for folder in named), entry))
         return found
 
-    def _bucket_folder(self, bucket: str | TimeBucket, staged: str) -> str:
+    def _bucket_folder(self, bucket: AnyBucket, staged: str) -> str:
         value = decode(staged.partition("=")[2])
         key = folder_of(bucket)
         if self._drop and isinstance(bucket, str) and not bucketing.survives(value, key):
@@ -447,15 +447,17 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
     faults.check(marker != "bucket", "marker='bucket': with rolling a bucket is never known to be complete")
 
 
-def _checked_buckets(given: object, faults: Faults) -> tuple[str | TimeBucket, ...]:
-    if isinstance(given, str | TimeBucket) or not isinstance(given, Sequence):
-        faults.add(f"bucket_by={given!r}: a list of column names and TimeBuckets")
+def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:
+    if isinstance(given, str | TimeBucket | Bucket) or not isinstance(given, Sequence):
+        faults.add(f"bucket_by={given!r}: a list of column names, TimeBuckets and Buckets")
         return ()
     for bucket in given:
-        good = isinstance(bucket, TimeBucket) or (isinstance(bucket, str) and bucket != "")
-        faults.check(good, f"bucket_by: {bucket!r} is neither a column name nor a TimeBucket")
-    keys = [folder_of(b) for b in given if isinstance(b, str | TimeBucket)]
-    faults.check(len(set(keys)) == len(keys), f"bucket_by: {keys} names a folder twice; give a TimeBucket a name=")
+        good = isinstance(bucket, TimeBucket | Bucket) or (isinstance(bucket, str) and bucket != "")
+        faults.check(good, f"bucket_by: {bucket!r} is neither a column name nor a TimeBucket nor a Bucket")
+    keys = [folder_of(b) for b in given if isinstance(b, str | TimeBucket | Bucket)]
+    faults.check(
+        len(set(keys)) == len(keys), f"bucket_by: {keys} names a folder twice; give a TimeBucket another name="
+    )
     for key in keys:
         faults.check(len(bucketing.escape(key).encode()) <= 100, f"bucket_by: {key!r} is too long for a folder's name")
     return tuple(given)

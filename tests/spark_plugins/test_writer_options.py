@@ -40,6 +40,7 @@ def test_a_writer_needs_a_sink() -> None:
 def test_the_public_names_are_these() -> None:
     assert sorted(epochal.__all__) == [
         "BadRows",
+        "Bucket",
         "CassandraSink",
         "DataLost",
         "DeltaSink",

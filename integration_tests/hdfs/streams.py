@@ -1,0 +1,85 @@
+"""A stream into one file sink, everything of it on HDFS, whose driver stops at a point of the protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.hdfs.remote import Remote
+from integration_tests.spark.checks import check_at_the_end
+from integration_tests.spark.children import Child, Children, Ended
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.waiting import wait_until
+
+FILES = 4
+HELD, RESUMED, NOT_STAGED = "commit held", "commit resumed", "epoch not staged"
+# With three files in each epoch, the second of epoch 1.
+MID_COMMIT = "before-rename@5"
+MID_STAGE = "before-write@3"
+
+
+class Stream:
+    """Drivers of one checkpoint, one after the other.
+
+    They hear no events of Spark's, so that all is done in the batch's thread: while one stands at a point, nothing
+    else of it is under way that a fault could hit instead.
+    """
+
+    def __init__(self, drivers: Children, remote: Remote) -> None:
+        self.remote, self.path, self.target = remote, remote.path, f"{remote.path}/first"
+        self.user: str | None = None
+        self._drivers = drivers
+        self._driver: Child | None = None
+        self._gate, self._log = remote.world.root / "gate", remote.world.root / "log"
+
+    def run_as(self, user: str) -> None:
+        """Let the drivers be of a user who may do no more than others; the folder is theirs."""
+        self.user = user
+        self.remote.client.makedirs(self.path)
+        self.give(user, self.path)
+
+    def give(self, user: str, path: str) -> None:
+        self.remote.client.set_owner(path, owner=user)
+
+    def stop_at(self, point: str) -> None:
+        """Start a driver and return when it stands at a point; `go_on` lets it go."""
+        name, _, hit = point.partition("@")
+        self._driver = self.start(points=f"{name}=pause:{self._gate}@{hit}")
+        self._driver.wait_for(self._gate)
+
+    def go_on(self, until: str) -> None:
+        """Let it go, and return when its log says this."""
+        assert until not in self._log.read_text()
+        self._gate.unlink()
+        wait_until(lambda: until in self._log.read_text(), f"the log to say: {until}")
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def wait(self) -> Ended:
+        assert self._driver is not None
+        return self._driver.wait()
+
+    def start(self, *arguments: str, points: str = "", files: int = FILES) -> Child:
+        """A driver; what it says goes to the log too."""
+        self.remote.world.feed(files)
+        given = ["--sinks", "1", "--deaf", "--log", str(self._log), *self.remote.arguments, *arguments]
+        with pytest.MonkeyPatch.context() as environment:
+            if self.user:
+                environment.setenv("HADOOP_USER_NAME", self.user)
+            return self._drivers.start(self.remote.world.root, *given, points=points)
+
+    def check_resumed(self) -> None:
+        """It was held, goes on by itself, and every row is there once."""
+        ended = self.wait()
+
+        assert ended.ending is Ending.DONE, ended.output
+        assert RESUMED in ended.output
+        check_at_the_end(self.remote.look(), files=FILES)
+
+    def check_stopped(self) -> None:
+        """It has stopped; the next start writes what it has not, and every row is there once."""
+        ended, again = self.wait(), self.start().wait()
+
+        assert ended.ending is Ending.FAILED, ended.output
+        assert again.ending is Ending.DONE, again.output
+        check_at_the_end(self.remote.look(), files=FILES)

@@ -1,0 +1,103 @@
+"""Processes of HDFS, and writers to it, are killed in mid-stream: the stream goes on or stops, and rows are exact."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from epochal.testing.servers import HdfsCluster
+from epochal.txn.files import TEMPORARY
+from integration_tests.hdfs.admin import copy_here, dfsadmin, die_writing, open_blocks
+from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, NOT_STAGED, Stream
+from integration_tests.spark.checks import check_at_the_end, leftovers, visible_rows
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.waiting import wait_until
+from integration_tests.spark.world import Row, put_source_file
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def test_a_datanode_killed_in_mid_block_is_done_without(
+    stream: Stream, mortal_hdfs: HdfsCluster, mortal_folder: Path
+) -> None:
+    # Rows of which half wait at the gate, so long that the other half fills packets: one file, open in its middle.
+    rows: list[Row] = [(n, n // 300, "kind", f"{n}-" + "x" * 2_000) for n in range(600)]
+    world = stream.remote.world
+    put_source_file(world.source, 0, rows)
+    gate = world.root / "slow"
+    gate.touch()
+    before = open_blocks(mortal_folder)
+    driver = stream.start("--sinks", "json", "--slow-gate", str(gate), files=0)
+    wait_until(lambda: open_blocks(mortal_folder) - before, "a file to be half written")
+    mortal_hdfs.datanodes[0].kill()
+    gate.unlink()
+    ended = driver.wait()
+    copy_here(mortal_hdfs, mortal_folder, stream.target, world.first)
+
+    assert ended.ending is Ending.DONE, ended.output
+    assert "Recover RBW replica" in (mortal_folder / "datanode2" / "log").read_text(), "nothing was in mid-block"
+    assert visible_rows(world.first) == Counter(rows)
+    assert leftovers(world.first) == []
+
+
+def test_a_namenode_killed_in_mid_commit_holds_the_stream_until_it_is_back(
+    stream: Stream, mortal_hdfs: HdfsCluster
+) -> None:
+    stream.stop_at(MID_COMMIT)
+    mortal_hdfs.namenode.kill()
+    stream.go_on(until=HELD)
+    mortal_hdfs.namenode.start()
+
+    stream.check_resumed()
+
+
+def test_a_namenode_killed_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
+    stream: Stream, mortal_hdfs: HdfsCluster
+) -> None:
+    stream.stop_at(MID_STAGE)
+    mortal_hdfs.namenode.kill()
+    stream.go_on(until=NOT_STAGED)
+    mortal_hdfs.namenode.start()
+    mortal_hdfs.wait_until_ready()
+
+    stream.check_stopped()
+
+
+@pytest.mark.parametrize(("point", "until"), [(MID_COMMIT, HELD), ("before-prepared@3", NOT_STAGED)])
+def test_a_cluster_of_which_every_process_was_killed_has_lost_nothing(
+    stream: Stream, mortal_hdfs: HdfsCluster, point: str, until: str
+) -> None:
+    stream.stop_at(point)
+    for node in mortal_hdfs.nodes:
+        node.kill()
+    stream.go_on(until=until)
+    for node in mortal_hdfs.nodes:
+        node.start()
+    mortal_hdfs.wait_until_ready()
+
+    if until == HELD:
+        stream.check_resumed()
+    else:
+        stream.check_stopped()
+
+
+def test_files_that_are_leased_to_dead_writers_are_removed_by_the_next_start(
+    stream: Stream, mortal_hdfs: HdfsCluster, mortal_folder: Path
+) -> None:
+    killed = stream.start(points="after-write=kill@3").wait()
+    (lineage,) = stream.remote.client.list(f"{stream.target}/_epochal/staged")
+    (attempt,) = stream.remote.client.list(f"{stream.target}/_epochal/staged/{lineage}")
+    dead = [
+        f"{stream.target}/_epochal/staged/{lineage}/{attempt}/data/kind=a/part-00007.parquet",
+        f"{stream.target}/_epochal/lineages/{TEMPORARY}{lineage}.json",
+        f"{stream.path}/checkpoint/epochal/{TEMPORARY}e000000000002.prepared.json",
+    ]
+    die_writing(mortal_hdfs, mortal_folder, dead)
+    ended = stream.start().wait()
+
+    assert killed.ending is Ending.KILLED, killed.output
+    assert ended.ending is Ending.DONE, ended.output
+    check_at_the_end(stream.remote.look(), files=FILES)
+    assert stream.path not in dfsadmin(mortal_hdfs, "-listOpenFiles")

@@ -1,0 +1,120 @@
+"""HDFS answers and says no: safe mode, full quotas, missing rights. One line tells it, and rows are exact after."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from epochal.testing.servers import HdfsCluster
+from integration_tests.hdfs.admin import dfsadmin, safe_mode
+from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, NOT_STAGED, Stream
+from integration_tests.spark.checks import check_at_the_end
+from integration_tests.spark.driver import Ending
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+FIRST_COMMIT = "before-commit@1"  # of which buckets are made
+
+
+def test_safe_mode_in_mid_commit_holds_the_stream_until_it_is_left(stream: Stream, mortal_hdfs: HdfsCluster) -> None:
+    stream.stop_at(MID_COMMIT)
+    with safe_mode(mortal_hdfs):
+        stream.go_on(until=HELD)
+
+    assert f"sink 'first', epoch 1: OSError: {stream.remote.uri}/first/" in told(stream, HELD)
+    assert "Name node is in safe mode" in told(stream, HELD)
+    stream.check_resumed()
+
+
+def test_safe_mode_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
+    stream: Stream, mortal_hdfs: HdfsCluster
+) -> None:
+    stream.stop_at(MID_STAGE)
+    with safe_mode(mortal_hdfs):
+        stream.go_on(until=NOT_STAGED)
+
+    assert "Name node is in safe mode" in told(stream, NOT_STAGED)
+    stream.check_stopped()
+
+
+def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stream, mortal_hdfs: HdfsCluster) -> None:
+    stream.stop_at(FIRST_COMMIT)
+    with quota(mortal_hdfs, "Quota", stream.target):
+        stream.go_on(until=HELD)
+
+    assert f"sink 'first', epoch 0: OSError: {stream.remote.uri}/first/kind=" in told(stream, HELD)
+    assert f"quota (directories and files) of directory {stream.target} is exceeded" in told(stream, HELD)
+    assert "Raise the quota" in told(stream, HELD)
+    stream.check_resumed()
+
+
+def test_a_full_space_quota_stops_the_query_and_the_next_start_is_exact(
+    stream: Stream, mortal_hdfs: HdfsCluster
+) -> None:
+    stream.stop_at(MID_STAGE)
+    with quota(mortal_hdfs, "SpaceQuota", stream.target):
+        stream.go_on(until=NOT_STAGED)
+
+    assert f"The DiskSpace quota of {stream.target} is exceeded" in told(stream, NOT_STAGED)
+    assert "Raise the quota" in told(stream, NOT_STAGED)
+    stream.check_stopped()
+
+
+def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(stream: Stream) -> None:
+    stream.run_as("eve")
+    stream.stop_at(FIRST_COMMIT)
+    stream.give("adam", stream.target)
+    stream.go_on(until=HELD)
+    stream.give("eve", stream.target)
+
+    assert f"sink 'first', epoch 0: PermissionError: {stream.remote.uri}/first/kind=" in told(stream, HELD)
+    assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in told(stream, HELD)
+    stream.check_resumed()
+
+
+def test_a_right_that_is_missing_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
+    stream: Stream,
+) -> None:
+    stream.run_as("eve")
+    stream.stop_at(MID_STAGE)
+    (lineage,) = stream.remote.client.list(f"{stream.target}/_epochal/staged")
+    stream.give("adam", f"{stream.target}/_epochal/staged/{lineage}")
+    stream.go_on(until=NOT_STAGED)
+    stream.give("eve", f"{stream.target}/_epochal/staged/{lineage}")
+
+    assert "Permission denied: user=eve, access=WRITE" in told(stream, NOT_STAGED)
+    assert stream.target in told(stream, NOT_STAGED)
+    stream.check_stopped()
+
+
+def test_a_target_that_may_not_be_written_is_told_at_the_start_and_stays_empty(stream: Stream) -> None:
+    stream.run_as("eve")
+    stream.remote.client.makedirs(stream.target)
+    ended = stream.start().wait()
+    found = stream.remote.client.list(stream.target)
+    stream.give("eve", stream.target)
+    again = stream.start().wait()
+
+    assert ended.ending is Ending.FAILED
+    assert f"PermissionError: {stream.remote.uri}/first/_epochal/" in ended.output
+    assert f'user=eve, access=WRITE, inode="{stream.target}"' in ended.output
+    assert found == []
+    assert again.ending is Ending.DONE, again.output
+    check_at_the_end(stream.remote.look(), files=FILES)
+
+
+def told(stream: Stream, what: str) -> str:
+    """The first line of the log that says this."""
+    return next(line for line in stream.log().splitlines() if what in line)
+
+
+@contextlib.contextmanager
+def quota(cluster: HdfsCluster, kind: str, folder: str) -> Iterator[None]:
+    """Let a folder be full."""
+    dfsadmin(cluster, f"-set{kind}", "1", folder)
+    try:
+        yield
+    finally:
+        dfsadmin(cluster, f"-clr{kind}", folder)
