@@ -125,6 +125,9 @@ class HadoopFiles:
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Nothing to do either."""
+
     def qualify(self, path: str) -> str:
         """A path with its scheme and authority, as the session's Hadoop settings resolve it.
 

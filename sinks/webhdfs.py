@@ -99,6 +99,9 @@ class WebHdfsFiles:
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """Nothing to do either."""
+
 
 def reaches(path: str) -> bool:
     """Whether a path is on HDFS and the user has said where its HTTP door is."""

@@ -18,6 +18,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 TEMPORARY = ".epochal-tmp-"
+MANY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ class JoiningFiles(Files, Protocol):
 
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
         """Add other files to the end of one, at once and without copying; the others are gone then."""
+
+    def sync_all(self, paths: Sequence[str]) -> None:
+        """`sync` for many files."""
 
     def join_copies(self, path: str, sources: Sequence[str]) -> None:
         """Make a new file of the contents of others, durably. A crash leaves a part of it."""
@@ -250,6 +254,13 @@ class LocalFiles:
             whole.flush()
             if self._sync:
                 os.fsync(whole.fileno())
+
+    def sync_all(self, paths: Sequence[str]) -> None:
+        if self._sync and len(paths) > MANY:
+            os.sync()  # thousands of buckets, each with its file: all at once is far less than one by one
+            return
+        for path in paths:
+            self.sync(path)
 
     def sync(self, path: str) -> None:
         if not self._sync:

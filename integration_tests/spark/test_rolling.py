@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -173,3 +174,24 @@ def test_a_piece_that_another_program_removed_stops_the_query_before_anything_is
     run(spark, world, archive(world, rolling=PART))
 
     check_at_the_end(world, files=3)
+
+
+def test_open_parts_that_the_journal_has_lost_are_not_forgotten(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world, archive(world, rolling=HOUR))
+    (lineage,) = (path.name for path in (world.first / "_epochal" / "open").iterdir())
+    shutil.rmtree(world.journal)
+    world.feed(3)
+
+    with pytest.raises(Refused, match="parts that the journal does not know"):
+        run(spark, world, archive(world, rolling=HOUR), adopt=f"{lineage[:8]}@1")
+
+
+def test_the_place_of_a_stream_with_open_parts_cannot_be_taken(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world, archive(world, rolling=HOUR))
+    (lineage,) = (path.name for path in (world.first / "_epochal" / "open").iterdir())
+    shutil.rmtree(world.checkpoint)
+
+    with pytest.raises(Refused, match="rows would never appear"):
+        run(spark, world, archive(world, rolling=HOUR), adopt=f"{lineage[:8]}@1")

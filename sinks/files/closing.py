@@ -97,9 +97,9 @@ class Closer:
         for number, (target, part) in enumerate(parts):
             (entry,) = found[number]
             staged = f"{folder}/{entry.name}"
-            self.files.sync(self._path(staged))
             self._check_merged(spark, format_, staged, part)
             self._moves.append((staged, target, entry.length))
+        self.files.sync_all([self._path(move[0]) for move in self._moves[-len(parts) :]])
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """A piece that is not as its epoch left it must stop the query before something is built on it."""

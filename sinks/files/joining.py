@@ -65,7 +65,7 @@ def merge(
     from pyspark.sql import functions as f
 
     columns = frame.columns
-    located = frame.withColumn("_epochal_piece", _tail_column(f.col("_metadata.file_path")))
+    located = frame.withColumn("_epochal_piece", _tail_column(frame))
     tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
     whole = (
         located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
@@ -75,13 +75,11 @@ def merge(
 
 def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
     """How many rows each file has; in text formats, lines."""
-    from pyspark.sql import functions as f
-
     if not paths:
         return []
     reader = spark.read.option(GLOB, "false").format(format_ if format_ in MERGED else "text")
     frame = reader.load([spark_path(path) for path in paths])
-    counted = frame.groupBy(_tail_column(f.col("_metadata.file_path")).alias("piece")).count().collect()
+    counted = frame.groupBy(_tail_column(frame).alias("piece")).count().collect()
     found = {row["piece"]: int(row["count"]) for row in counted}
     return [found.get(_tail(path), 0) for path in paths]
 
@@ -96,9 +94,10 @@ def _tail(path: str) -> str:
     return path[path.index("/_epochal/") :]
 
 
-def _tail_column(path: Column) -> Column:
+def _tail_column(frame: DataFrame) -> Column:
     from pyspark.sql import functions as f
 
+    path = frame.metadataColumn("_metadata")["file_path"]  # this way it may have a column of that name too
     return f.regexp_extract(path, "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+/.*)$", 1)
 
 

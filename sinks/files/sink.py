@@ -103,6 +103,7 @@ class RollingFileSink:
         self._kept = Kept()
         self._clock_before: float | None = None
         self._headers: dict[str, bytes] = {}
+        self._checked_open = False
 
     def __repr__(self) -> str:
         return f"RollingFileSink({self._given_path!r}, format={self._format!r}, name={self._name!r})"
@@ -134,11 +135,17 @@ class RollingFileSink:
 
     def enrol(self, lineage: str, *, adopts: str | None) -> None:
         files, layout = self._place()
+        if adopts is not None and files.names(layout.open(adopts)):
+            raise Refused(
+                f"sink {self._name!r}: the stream whose place this one takes has parts open in {layout.open(adopts)}, "
+                "whose rows would never appear. Publish them first: `epochal roll` with that stream's checkpoint"
+            )
         enrolment.enrol(files, layout.lineages, lineage, adopts)
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
         files, layout = self._place()
         home = layout.attempt(attempt)
+        self._check_open(attempt.lineage)
         failpoints.hit("before-write")
         counted, shape = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
@@ -152,8 +159,7 @@ class RollingFileSink:
             )
         if count == 0:
             written = []  # Spark writes a file for an empty frame too
-        for _, entry in written:
-            files.sync(join(home, DATA, entry.name))
+        files.sync_all([join(home, DATA, entry.name) for _, entry in written])
         if self._rolling is None and not self._kept.pieces:
             moves: list[Move] = []
             for bucket, entry in written:
@@ -252,6 +258,17 @@ class RollingFileSink:
         body = self._handle(attempt, work, rows, offsets)
         body["clock"] = clock
         return Staged(Handle(HANDLE_VERSION, body), rows, changes=kept.changes(self._recalled, kept.encode(after)))
+
+    def _check_open(self, lineage: str) -> None:
+        """Once a start: pieces that the journal knows nothing of are rows that would never appear."""
+        files, layout = self._place()
+        if not self._checked_open and not self._kept.pieces and files.names(layout.open(lineage)):
+            raise Refused(
+                f"sink {self._name!r}: {layout.open(lineage)} holds rows of parts that the journal does not know: it "
+                "was lost or replaced. Nothing was written. Restore the journal from a copy; or publish those files "
+                "yourself, then remove that folder"
+            )
+        self._checked_open = True
 
     def _needs_spark(self) -> bool:
         return any(joining.format_of(piece.shape) in joining.MERGED for piece in self._kept.pieces)

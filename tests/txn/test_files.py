@@ -317,3 +317,47 @@ def test_a_local_uri_becomes_a_plain_path() -> None:
 def test_joining_keeps_one_slash() -> None:
     assert join("hdfs://host/data/", "a") == join("hdfs://host/data", "a") == "hdfs://host/data/a"
     assert join("/", "a") == "/a"
+
+
+def test_a_folder_moves_to_a_free_name_with_all_that_is_in_it(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_text("here")
+
+    files.move_folder(str(tmp_path / "a"), str(tmp_path / "c"))
+
+    assert (tmp_path / "c" / "b" / "file").read_text() == "here"
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_folder_moves_over_nothing(files: LocalFiles, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+
+    with pytest.raises(FileExistsError):
+        files.move_folder(str(tmp_path / "a"), str(tmp_path / "b"))
+    with pytest.raises(FileNotFoundError):
+        files.move_folder(str(tmp_path / "none"), str(tmp_path / "c"))
+    assert (tmp_path / "b" / "file").read_text() == "b"
+
+
+def test_files_are_joined_by_copying_and_stay(files: LocalFiles, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}\n")
+
+    files.join_copies(str(tmp_path / "below" / "whole"), [str(tmp_path / "a"), str(tmp_path / "b")])
+
+    assert (tmp_path / "below" / "whole").read_text() == "a\nb\n"
+    assert (tmp_path / "a").exists()
+    assert not files.joins_in_place(str(tmp_path))
+    with pytest.raises(OSError, match="without copying"):
+        files.join_in_place(str(tmp_path / "a"), [str(tmp_path / "b")])
+
+
+@pytest.mark.parametrize("count", [2, 200])
+def test_few_and_many_files_are_synced(files: LocalFiles, tmp_path: Path, count: int) -> None:
+    paths = [tmp_path / str(number) for number in range(count)]
+    for path in paths:
+        path.touch()
+
+    files.sync_all([str(path) for path in paths])

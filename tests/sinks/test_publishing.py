@@ -1,0 +1,130 @@
+"""The second phase with parts that stay open and parts that are joined in place, from every state a crash can leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epochal.sinks.files.layout import Layout
+from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.publishing import Join, Publisher, Work
+from epochal.txn.errors import DataLost
+from epochal.txn.files import LocalFiles
+from epochal.txn.model import Attempt, Outcome
+
+ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
+NAME = "part-000000000007-00000-1f0c9a2e.json"
+
+
+class Joining(LocalFiles):
+    """Local files that can be joined as HDFS's can: neighbours only, at once, the others are gone then."""
+
+    def __init__(self, dies_after: int = 1000) -> None:
+        super().__init__(sync=False)
+        self.steps_left = dies_after
+
+    def rename(self, source: str, target: str) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:
+        self._step()
+        assert {Path(other).parent for other in others} == {Path(path).parent}
+        parts = [Path(other).read_text() for other in others]
+        with open(path, "a", encoding="utf-8") as whole:
+            whole.write("".join(parts))
+        for other in others:
+            Path(other).unlink()
+
+    def move_folder(self, source: str, target: str) -> None:
+        self._step()
+        super().move_folder(source, target)
+
+    def _step(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise RuntimeError("dead")
+
+
+def staged(target: Path) -> Work:
+    """Two open pieces of earlier epochs and one new one become a part; another new one stays open."""
+    layout = Layout(str(target))
+    for name, text in (
+        ("open/000000000005/a", "5\n"),
+        ("open/000000000006/a", "66\n"),
+        ("data/a", "777\n"),
+        ("data/b", "b\n"),
+    ):
+        path = Path(layout.source(ATTEMPT, name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    entry = PublishedEpoch(ATTEMPT.lineage, 7, 2, "digest", 2, ((NAME, 9),)).encode()
+    Path(layout.source(ATTEMPT, "manifest.json")).write_bytes(entry)
+    return Work(
+        manifest=("manifest.json", layout.manifest_name(ATTEMPT), len(entry)),
+        joins=(Join((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
+        keeps=True,
+        spent=("open/000000000005", "open/000000000006"),
+    )
+
+
+def publish(target: Path, work: Work, files: LocalFiles) -> Outcome:
+    return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
+
+
+def tree(target: Path) -> set[str]:
+    return {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+
+
+LEFT = {NAME, "_epochal/manifest/1f0c9a2e-0000/000000000007.json", "_epochal/open/1f0c9a2e-0000/000000000007/b"}
+
+
+def test_pieces_become_one_part_in_order_and_what_stays_open_waits(tmp_path: Path) -> None:
+    outcome = publish(tmp_path, staged(tmp_path), Joining())
+
+    assert outcome is Outcome.COMMITTED
+    assert (tmp_path / NAME).read_text() == "5\n66\n777\n"
+    assert tree(tmp_path) == LEFT
+
+
+def test_wherever_a_crash_stops_it_the_next_try_comes_to_the_same(tmp_path: Path) -> None:
+    for steps in range(7):
+        target = tmp_path / str(steps)
+        work = staged(target)
+        with pytest.raises(RuntimeError, match="dead"):
+            publish(target, work, Joining(dies_after=steps))
+        outcome = publish(target, work, Joining())
+
+        assert outcome is Outcome.COMMITTED
+        assert (target / NAME).read_text() == "5\n66\n777\n"
+        assert tree(target) == LEFT
+    publish(tmp_path / "whole", staged(tmp_path / "whole"), Joining(dies_after=7))  # there is no eighth
+
+
+def test_a_repeat_changes_nothing(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+    publish(tmp_path, work, Joining())
+
+    assert publish(tmp_path, work, Joining()) is Outcome.ALREADY_COMMITTED
+    assert tree(tmp_path) == LEFT
+
+
+def test_a_piece_that_is_lost_stops_the_query(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+    Path(Layout(str(tmp_path)).source(ATTEMPT, "open/000000000006/a")).unlink()
+
+    with pytest.raises(DataLost):
+        publish(tmp_path, work, Joining())
+    assert not (tmp_path / NAME).exists()
+
+
+def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+    Path(Layout(str(tmp_path)).source(ATTEMPT, "data/b")).unlink()
+    Path(Layout(str(tmp_path)).source(ATTEMPT, "data/a")).rename(tmp_path / "a")
+    Path(Layout(str(tmp_path)).source(ATTEMPT, "data")).rmdir()
+
+    with pytest.raises(DataLost, match="belong to open parts"):
+        publish(tmp_path, Work(work.manifest, keeps=True), Joining())
