@@ -23,8 +23,8 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
 from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
-from epochal.txn.records import GenerationStarted, Prepared, Seal, encode, staged_to_json
-from epochal.txn.view import View, handles
+from epochal.txn.records import NOBODY, GenerationStarted, Prepared, Seal, encode, staged_to_json
+from epochal.txn.view import View, fold, handles
 
 log = logging.getLogger("epochal")
 
@@ -66,8 +66,7 @@ class Coordinator(Generic[Rows]):
         self._adopted: Mapping[str, int] = {}
         self._adopts: Mapping[str, str] = {}
         self._started: GenerationStarted | None = None
-        self._generations: Mapping[int, GenerationStarted] = {}  # those before ours
-        self._carried_out: set[str] = set()  # names of rolls
+        self._before: View = fold(())  # what the journal said when it was claimed
         self.generation = 0
         self.epoch = NO_EPOCH
 
@@ -93,7 +92,9 @@ class Coordinator(Generic[Rows]):
                 participant.enrol(self.lineage, adopts=self._adopts.get(name))
                 failpoints.hit("after-enrol")
         self._journal.sweep()
-        rolls.seal_older(self._journal, self._generations, by=self.generation)
+        built_on = rolls.seal_older(self._journal, self._before, by=self.generation)
+        for name in rolls.forgotten(built_on, self._participants):
+            log.warning("sink %r has parts open and is not in this writer: publish them by `epochal roll`", name)
         self.clear()
         self._close_earlier_incarnations()
         self._clear_earlier_incarnations()
@@ -133,19 +134,24 @@ class Coordinator(Generic[Rows]):
 
     def settle(self) -> None:
         """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store is away."""
+        self._settle(self._journal, self.lineage)
+
+    def _settle(self, journal: Journal, lineage: str) -> None:
         while True:
             # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record.
             committed = self._checkpoint.committed()
-            view = self._journal.read()
-            self._carry_out_rolls(view, self.lineage)
+            view = journal.read()
+            if view.latest is not None and view.latest.closed:
+                committed = NO_EPOCH  # of another incarnation, which answers for all that is not decided here
+            self._carry_out_rolls(journal, view, lineage)
             step = next_step(view, committed, self._offsets_of_open(view, committed))
             if step is None:
                 return
             if isinstance(step, Decide):
                 # Rule 3: create-if-absent. Whoever was first, the next read tells.
-                self._journal.decide(step.epoch, step.generation)
+                journal.decide(step.epoch, step.generation)
             else:
-                self._finish(view, step)
+                self._finish(journal, lineage, view, step)
 
     def pending_below(self, epoch: int) -> int:
         """How many earlier epochs are decided and not done."""
@@ -178,10 +184,12 @@ class Coordinator(Generic[Rows]):
             return False
         attempt = Attempt(self.lineage, view.done_through, self.generation, number)
         try:
-            recorded = rolls.close(self._journal, self._participants, attempt, every=every)
+            recorded = rolls.close(self._journal, view, self._participants, attempt, every=every)
         except FileExistsError:
             raise self._fenced("its roll was sealed") from None
-        self._carry_out_rolls(self._journal.read(), self.lineage)
+        view = self._journal.read()
+        self._carry_out_rolls(self._journal, view, self.lineage)
+        self.check_fence(view)  # one that slept through the purge of its seal has recorded what counts for nothing
         return recorded is not None
 
     def check_fence(self, view: View) -> None:
@@ -208,6 +216,8 @@ class Coordinator(Generic[Rows]):
         """Judge what is there and claim the generation after it; False if that has changed meanwhile."""
         self._incarnation, self._journal = current_journal(self._journals)
         before = self._journal.read()
+        if self._incarnation > 1 and before.latest is None:
+            self._leave(self._incarnation - 1)
         if before.latest is not None and before.latest.query != self._query:
             raise Refused(
                 f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
@@ -237,8 +247,7 @@ class Coordinator(Generic[Rows]):
         # The number proves that nobody has started since `after`: the verdict still holds.
         if not self._journal.claim(started):
             return False
-        self._started = started
-        self._generations = evidence.after.generations
+        self._started, self._before = started, evidence.after
         self._adopted, self._adopts = verdict.adopted, verdict.adopts
         self.generation = number
         return True
@@ -252,9 +261,12 @@ class Coordinator(Generic[Rows]):
             commit="eager" if self._eager else "checkpoint",
             sinks={name: p.describe() for name, p in self._participants.items()},
             adopted=adopted,
-            driver={"host": platform.node(), "pid": os.getpid(), "epochal": self._version},
+            driver=self._driver(),
             at=self._journal.now(),
         )
+
+    def _driver(self) -> dict[str, Json]:
+        return {"host": platform.node(), "pid": os.getpid(), "epochal": self._version}
 
     def _closed_at(self) -> int | None:
         """The first epoch that the incarnation before this one left open."""
@@ -269,8 +281,29 @@ class Coordinator(Generic[Rows]):
         answers for every epoch from there on, so that this cannot pass unseen.
         """
         self.settle()
+        view = self._journal.read()
+        if stays := rolls.forgotten(view, self._participants):
+            raise Refused(
+                f"sink {stays[0]!r} has parts open, which nobody could publish once this stream goes on as a new one, "
+                "because this writer does not have the sink. Nothing was written. Publish them first: `epochal roll "
+                "CHECKPOINT`"
+            )
+        rolls.recall(view, self._participants)  # which refuses parts that are open elsewhere
         if self._journal.claim(replace(self._start(number, base, {}), closed=True)):
             clear(self._journal, self._participants.values(), self.lineage, newest=number, by=number)
+
+    def _leave(self, incarnation: int) -> None:
+        """Before the next incarnation has its first generation: what the closed one has in doubt stays undecided.
+
+        Otherwise its driver, which may not know yet, would find commits/N of the next one and show the epoch twice.
+        What somebody has decided before is finished: the next incarnation begins after it.
+        """
+        journal = self._journals(incarnation)
+        view = journal.read()
+        for epoch in view.waiting():
+            if epoch not in view.decided:
+                journal.decide(epoch, NOBODY, durable=True)
+        self._settle(journal, lineage_of(self._query, incarnation))
 
     def _clear_earlier_incarnations(self) -> None:
         """Remove what earlier incarnations left of epochs that this one has finished."""
@@ -281,35 +314,46 @@ class Coordinator(Generic[Rows]):
                     if attempt.epoch <= done:
                         remove(participant, attempt, None)
 
-    def _carry_out_rolls(self, view: View, lineage: str) -> None:
-        """Show what was closed between epochs. Those of earlier processes are carried out again, to no effect."""
-        for record in view.rolled():
-            name = f"{lineage} {record.name}"
-            if name in self._carried_out or record.after > view.done_through:
-                continue
+    def _carry_out_rolls(self, journal: Journal, view: View, lineage: str) -> None:
+        """Show what was closed between epochs, before any epoch that came after it."""
+        for record in view.to_carry_out():
+            if record.after > view.done_through:
+                continue  # a power cut has taken DONE of the epoch before it, which comes first
             attempt = Attempt(lineage, record.after, record.generation, record.number)
             for sink, handle in handles(record).items():
                 self._commit(sink, attempt, handle)
-            self._carried_out.add(name)
+            journal.finish_roll(record)
 
     def _close_earlier_incarnations(self) -> None:
-        """Show what earlier incarnations left open. Their journals are closed: nothing of theirs can be decided."""
+        """Show what earlier incarnations left open. Their journals are closed: nothing of theirs can be decided.
+
+        Each start that tries it takes a generation of its own there, because two may try it at once.
+        """
         for incarnation in range(1, self._incarnation):
             journal, lineage = self._journals(incarnation), lineage_of(self._query, incarnation)
-            view = journal.read()
-            number = view.next_roll(view.generation)
-            if number is not None and view.all_kept(through=view.done_through):
-                rolls.seal_older(journal, view.generations, by=view.generation)
+            while True:
+                view = journal.read()
+                self._carry_out_rolls(journal, view, lineage)
+                open_here = self._keepers(view)
+                if not open_here or view.latest is None:
+                    break
+                number = view.generation + 1
+                sinks = {**view.latest.sinks, **{name: p.describe() for name, p in open_here.items()}}
+                started = replace(view.latest, generation=number, sinks=sinks, driver=self._driver(), at=journal.now())
+                if not journal.claim(started):
+                    continue
+                view = rolls.seal_older(journal, view, by=number)
                 try:
-                    rolls.close(
-                        journal,
-                        self._participants,
-                        Attempt(lineage, view.done_through, view.generation, number),
-                        every=True,
-                    )
+                    if not rolls.close(
+                        journal, view, open_here, Attempt(lineage, view.done_through, number, 1), every=True
+                    ):
+                        break
                 except FileExistsError:
-                    log.debug("another driver has closed what incarnation %s left open", incarnation)
-            self._carry_out_rolls(journal.read(), lineage)
+                    log.debug("another driver closes what incarnation %s left open", incarnation)
+
+    def _keepers(self, view: View) -> dict[str, Participant[Rows]]:
+        """The sinks of ours that have something open."""
+        return {name: p for name, p in self._participants.items() if isinstance(p, KeepsState) and view.kept(name)}
 
     def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
         staged: dict[str, Staged] = {}
@@ -331,16 +375,16 @@ class Coordinator(Generic[Rows]):
             raise
         return staged
 
-    def _finish(self, view: View, step: Finish) -> None:
+    def _finish(self, journal: Journal, lineage: str, view: View, step: Finish) -> None:
         for name, handle in step.handles.items():
-            self._commit(name, Attempt(self.lineage, step.epoch, step.generation), handle)
+            self._commit(name, Attempt(lineage, step.epoch, step.generation), handle)
         # Rule 5: only now is it certain that no other attempt can become the epoch.
         for generation, lost in step.losers:
             for name, participant in self._participants.items():
-                self._abort(participant, Attempt(self.lineage, step.epoch, generation), lost.get(name))
-        self._journal.finish(step.epoch, step.generation)
+                self._abort(participant, Attempt(lineage, step.epoch, generation), lost.get(name))
+        journal.finish(step.epoch, step.generation)
         if self._retain:
-            self._journal.compact(view, retain=self._retain)
+            journal.compact(view, retain=self._retain)
 
     def _commit(self, name: str, attempt: Attempt, handle: Handle) -> None:
         participant = self._participants.get(name)

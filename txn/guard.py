@@ -130,6 +130,7 @@ def _judge_first_base(evidence: Evidence, choices: Choices, verdict: Verdict) ->
 
 def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices, verdict: Verdict) -> None:
     view, lineage = evidence.after, evidence.lineage
+    known = _known(view, evidence.committed)
     where = f"sink {sink!r} ({memory.target})"
     if memory.adopted_by is not None:
         _accept(
@@ -157,11 +158,11 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
         )
         if adopted:
             verdict.adopted[sink] = memory.last
-    elif memory.last > max(_known(view), verdict.adopted.get(sink, NO_EPOCH)):
+    elif memory.last > max(known, verdict.adopted.get(sink, NO_EPOCH)):
         adopted = _accept(
             Rewound(
                 f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to "
-                f"{_known(view)}: checkpoint and journal were rewound, or restored from an older copy"
+                f"{known}: checkpoint and journal were rewound, or restored from an older copy"
             ),
             _token(lineage, memory.last),
             choices,
@@ -235,8 +236,10 @@ def _adopted_before(view: View) -> Mapping[str, int]:
     return {sink: last for sink, last in taken.items() if isinstance(last, int)}
 
 
-def _known(view: View) -> int:
-    return max([view.done_through, *view.decided])
+def _known(view: View, committed: int) -> int:
+    """The last epoch that a sink may show: done, decided, or to be decided (again, where a power cut took DECIDED)."""
+    prepared = [epoch for epoch in view.waiting() if epoch <= committed and view.prepared(epoch)]
+    return max([view.done_through, *view.decided, *prepared])
 
 
 def _expected(view: View, sink: str, memory: Memory) -> int:

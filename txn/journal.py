@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from epochal.txn import failpoints
 from epochal.txn.errors import JournalCorrupt
@@ -22,6 +22,7 @@ from epochal.txn.records import (
     Prepared,
     Record,
     Roll,
+    Rolled,
     Seal,
     Snapshot,
     attempt_name,
@@ -65,6 +66,8 @@ class Journal:
                 if tries_left:
                     continue
                 raise JournalCorrupt(f"{self.path}: {fault}") from None
+            if self._is_torn(names):
+                continue
             self._seen, self._view = records, view
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
@@ -104,6 +107,10 @@ class Journal:
             self._create(Roll(generation, number, by, self.read().done_through, {}, self.now()))
             failpoints.hit("after-roll-seal")
 
+    def finish_roll(self, record: Roll) -> None:
+        """Record that every sink shows what was closed. Not durable, as DONE: else it is carried out once more."""
+        self._create(Rolled(record.generation, record.number, self.now()), durable=False)
+
     def attempt(self, epoch: int, generation: int) -> Prepared | Seal | None:
         """The record that holds an attempt's name."""
         name = attempt_name(epoch, generation)
@@ -140,18 +147,19 @@ class Journal:
         failpoints.hit("before-snapshot")
         self._create(Snapshot(through, self.now(), view.all_kept(through=through)))
         failpoints.hit("after-snapshot")
-        self.purge(through, [roll for rolls in view.rolls.values() for roll in rolls.values()])
+        self.purge(through)
 
-    def purge(self, through: int, rolls: Sequence[Roll]) -> None:
+    def purge(self, through: int) -> None:
         """Remove what a snapshot covers. Repeatable: a crash in between leaves more for the next time."""
+        view = self.read()  # anew: others may have started and rolled since the snapshot was thought of
         names = [n for n in self._files.names(self.path) if is_record_name(n)]
-        needed = {r.generation for r in rolls if r.after > through and not r.is_seal}
-        generations = sorted(n for n in names if n.startswith("g"))[:-KEEP_GENERATIONS]
-        generations = [n for n in generations if int(n[1:7]) not in needed]
+        spent = _spent_generations(view, through)
+        generations = [n for n in names if n.startswith("g") and int(n[1:7]) in spent]
         covered = [n for n in names if (epoch := epoch_of_name(n)) is not None and epoch <= through]
         older = [n for n in names if n.startswith("s") and int(n[1:13]) < through]
         failpoints.hit("before-purge")
-        for name in (*covered, *older, *generations, *_spent_rolls(rolls, through, generations)):
+        # A generation goes before the seal of its rolls: a roll of a generation that is gone counts for nothing.
+        for name in (*covered, *older, *generations, *_spent_rolls(view, names, through, spent)):
             self._files.delete(join(self.path, name))
         failpoints.hit("after-purge")
 
@@ -161,6 +169,15 @@ class Journal:
         for name in stray:
             self._files.delete(join(self.path, name))
         return stray
+
+    def _is_torn(self, names: list[str]) -> bool:
+        """Whether a listing lacks records without the snapshot that covers them: a purge went on while it was made.
+
+        The snapshot was there before the first of them went, so that the next listing has it.
+        """
+        if self._seen and self._seen.keys() <= set(names):
+            return False
+        return [n for n in self._files.names(self.path) if n.startswith("s")] != [n for n in names if n.startswith("s")]
 
     def _create(self, record: Record, *, durable: bool = True) -> bool:
         return self._files.create(join(self.path, record.name), encode(record), durable=durable)
@@ -182,12 +199,30 @@ class Journal:
         return records
 
 
-def _spent_rolls(rolls: Sequence[Roll], through: int, gone: Iterable[str]) -> list[str]:
+def _spent_generations(view: View, through: int) -> set[int]:
+    """The starts that nobody needs: neither new, nor to find the sinks of what is open or was rolled lately.
+
+    Where parts are open, a generation whose rolls are not sealed might still record one.
+    """
+    needed = {r.generation for r in view.rolled() if r.after > through} | view.keepers()
+    old = sorted(view.generations)[:-KEEP_GENERATIONS]
+    return {n for n in old if n not in needed and not (view.may_roll and view.next_roll(n) is not None)}
+
+
+def _spent_rolls(view: View, names: Iterable[str], through: int, gone: Iterable[int]) -> list[str]:
     """The names of rolls that are folded away. A generation's last one stays as long as its start: it says what comes
     next, or that nothing does.
     """
-    last: dict[int, int] = {}
-    for r in rolls:
-        last[r.generation] = max(r.number, last.get(r.generation, 0))
-    without = {int(name[1:7]) for name in gone}
-    return [r.name for r in rolls if r.after <= through and (r.generation in without or r.number != last[r.generation])]
+    left = view.generations.keys() - set(gone)
+    spent: set[str] = set()
+    lasting: set[str] = set()
+    for generation, rolls in view.rolls.items():
+        for roll in rolls.values():
+            stays = generation in left and (roll.after > through or roll.number == max(rolls))
+            (lasting if stays else spent).add(roll.name)
+    # DONE of a roll goes with it, also one that somebody made late: without it a roll is carried out again.
+    return [n for n in names if n in spent or (n.endswith(".done.json") and n[0] == "r" and _roll_of(n) not in lasting)]
+
+
+def _roll_of(done: str) -> str:
+    return done.replace(".done.", ".")

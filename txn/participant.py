@@ -60,7 +60,9 @@ class KeepsState(Protocol):
     """A participant that keeps something open over epochs, and keeps the note of it in the journal.
 
     What it keeps is a mapping, changed by what its `stage` and `roll` return: the changes count once their record is
-    decided, in the order of epochs, so that every process reads the same.
+    decided, in the order of epochs, so that every process reads the same. Its description says that it does
+    (``keeps_open``), because newer generations seal its rolls then; what is kept may say where it is (``target``, as
+    the description has it).
     """
 
     def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:

@@ -59,7 +59,7 @@ def next_step(view: View, committed: int, offsets: str | None) -> Decide | Finis
 
 def choose(view: View, epoch: int, offsets: str | None) -> int:
     """The winner: the highest generation that prepared the epoch with the offsets that it has."""
-    prepared = view.prepared(epoch)
+    prepared = {g: record for g, record in view.prepared(epoch).items() if not view.is_overtaken(epoch, g)}
     if not prepared:
         raise JournalLost(
             f"epoch {epoch}: Spark has checkpointed it, but the journal has no record of it (it answers for epochs "
@@ -105,10 +105,12 @@ def sweep(view: View, attempt: Attempt, *, newest: int) -> Sweep:
 
 
 def _sweep_roll(view: View, attempt: Attempt, *, newest: int) -> Sweep:
-    record = view.rolls.get(attempt.generation, {}).get(attempt.roll)
-    if record is not None and not record.is_seal and record.after > view.floor:
-        return Sweep.KEEP  # to be carried out, which also removes it
-    if record is None and view.next_roll(attempt.generation) is not None and attempt.generation in view.generations:
+    key = attempt.generation, attempt.roll
+    if any((r.generation, r.number) == key for r in view.to_carry_out()):
+        return Sweep.KEEP  # perhaps the only copy; carrying it out removes it
+    upcoming = view.next_roll(attempt.generation) if attempt.generation in view.generations else None
+    if upcoming is not None and attempt.roll >= upcoming:
+        # Its driver may be alive and about to record it: close that door first.
         return Sweep.KEEP if attempt.generation >= newest else Sweep.SEAL_THEN_REMOVE
     return Sweep.REMOVE
 

@@ -16,6 +16,7 @@ name                                 record
 ``e000000000042.decided.json``       which generation won epoch 42
 ``e000000000042.done.json``          epoch 42 is visible in every sink
 ``r000003.000001.json``              first roll of generation 3: what it closed between two epochs
+``r000003.000001.done.json``         every sink shows what that roll closed
 ``s000000000040.json``               snapshot: every epoch up to 40 is done and folded away
 ===================================  ================================================================
 """
@@ -33,8 +34,9 @@ from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Json, Staged
 
 FORMAT = 1
+NOBODY = 0  # the winner of an epoch that a closed journal left in doubt
 OPTIONAL = {"omitted": True}  # a field that is not spelled while it is empty
-_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|r\d{6}\.\d{6}|s\d{12}", re.ASCII)
+_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|r\d{6}\.\d{6}(\.done)?|s\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The generation whose staged data become epoch N. Created once, read by all."""
+    """The generation whose staged data become epoch N, or NOBODY. Created once, read by all."""
 
     kind: ClassVar[str] = "decided"
     epoch: int
@@ -142,6 +144,20 @@ class Roll:
 
 
 @dataclass(frozen=True, slots=True)
+class Rolled:
+    """Every sink shows what a roll closed: nobody needs its sinks for it any more."""
+
+    kind: ClassVar[str] = "rolled"
+    generation: int
+    number: int
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"r{self.generation:06d}.{self.number:06d}.done.json"
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Every epoch up to `through` is done; their records may be gone."""
 
@@ -155,9 +171,9 @@ class Snapshot:
         return f"s{self.through:012d}.json"
 
 
-Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Snapshot
+Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Rolled | Snapshot
 _KINDS: dict[str, type[Record]] = {
-    k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Roll, Snapshot)
+    k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Roll, Rolled, Snapshot)
 }
 
 

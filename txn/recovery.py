@@ -49,6 +49,10 @@ class Sinks:
         self._built: dict[Place, Participant[Any]] = {}
         self._descriptions: dict[Place, dict[str, Json]] = {}
         self._by_generation: dict[int, dict[str, Place]] = {}
+        self.learn(view)
+
+    def learn(self, view: View) -> None:
+        """Take note of generations that have started since."""
         for number, record in sorted(view.generations.items()):
             self._by_generation[number] = {}
             for name, description in record.sinks.items():
@@ -72,6 +76,10 @@ class Sinks:
             place = self._by_generation[generation].get(sink)
             return [place] if place else []
         return [place for place in self.places() if place.sink == sink]
+
+    def description(self, place: Place) -> dict[str, Json]:
+        """How the newest generation that has a place describes it."""
+        return self._descriptions[place]
 
     def at(self, place: Place) -> Participant[Any]:
         """The participant of a place."""
@@ -148,6 +156,7 @@ class Recovery(Coordinator[Any]):
     def settle(self) -> None:
         """Check the sinks that wait, then bring every decided epoch to done."""
         before = self._journal.read()
+        self._sinks.learn(before)
         for epoch, place in self._waiting(before):
             try:
                 memory = self._sinks.at(place).open(self.lineage)
@@ -201,20 +210,24 @@ def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str,
     return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest)
 
 
-def fence(journal: Journal, *, version: str = "") -> int:
-    """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step."""
+def fence(journal: Journal, *, version: str = "", sinks: Mapping[str, Json] | None = None) -> int:
+    """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step.
+
+    It has the newest generation's sinks, and instead of them or besides them those that are given.
+    """
     while True:
         latest = journal.read().latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
         number = latest.generation + 1
         driver: dict[str, Json] = {"host": platform.node(), "pid": os.getpid(), "epochal": version, "fence": True}
-        if journal.claim(replace(latest, generation=number, driver=driver, at=journal.now())):
+        whole = {**latest.sinks, **(sinks or {})}
+        if journal.claim(replace(latest, generation=number, sinks=whole, driver=driver, at=journal.now())):
             return number
 
 
 def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
-    """What is open in every sink of the newest generation."""
+    """What is open in every sink, also in those that the newest generation does not have."""
     found = []
     for name, participant in _keepers(view, sinks).items():
         assert isinstance(participant, KeepsState)
@@ -224,32 +237,44 @@ def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
 
 def roll_all(journal: Journal, checkpoint: Checkpoint, lineage: str, sinks: Sinks, *, version: str = "") -> int:
     """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
-    generation = fence(journal, version=version)
     view = journal.read()
+    _refuse_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
+    places = _kept_at(view, sinks)
+    described: dict[str, Json] = {name: sinks.description(place) for name, place in places.items()}
+    generation = fence(journal, version=version, sinks=described)
+    view = journal.read()
+    _refuse_doubt(view, checkpoint)
+    view = rolls.seal_older(journal, view, by=generation)
+    try:
+        attempt = Attempt(lineage, view.done_through, generation, 1)
+        rolls.close(journal, view, {name: sinks.at(place) for name, place in places.items()}, attempt, every=True)
+    except FileExistsError:
+        raise FencedOut(f"generation {generation} was superseded: another driver has started this query") from None
+    return generation
+
+
+def _refuse_doubt(view: View, checkpoint: Checkpoint) -> None:
     doubtful = [epoch for epoch in view.waiting() if view.prepared(epoch)]
     if doubtful or checkpoint.committed() > view.done_through:
         raise Refused(
             f"epoch {min(doubtful, default=view.done_through + 1)} is not decided and was staged from what is open "
             "now. Nothing was published. Start the query once more, which decides it, then stop it and roll"
         )
-    rolls.seal_older(journal, view.generations, by=generation)
-    try:
-        rolls.close(journal, _keepers(view, sinks), Attempt(lineage, view.done_through, generation, 1), every=True)
-    except FileExistsError:
-        raise FencedOut(f"generation {generation} was superseded: another driver has started this query") from None
-    return generation
+
+
+def _kept_at(view: View, sinks: Sinks) -> dict[str, Place]:
+    """Where something is open, by sink."""
+    found: dict[str, Place] = {}
+    for place in reversed(sinks.places()):  # the newest last: its description wins
+        kept = view.kept(place.sink)
+        if kept and kept.get("target", place.target) == place.target and isinstance(sinks.at(place), KeepsState):
+            found[place.sink] = place
+    return found
 
 
 def _keepers(view: View, sinks: Sinks) -> dict[str, Participant[Any]]:
     """The sinks that have something open, each where that is."""
-    found: dict[str, Participant[Any]] = {}
-    for place in reversed(sinks.places()):  # the newest last: its description wins
-        kept = view.kept(place.sink)
-        if kept and kept.get("target", place.target) == place.target:
-            participant = sinks.at(place)
-            if isinstance(participant, KeepsState):
-                found[place.sink] = participant
-    return found
+    return {name: sinks.at(place) for name, place in _kept_at(view, sinks).items()}
 
 
 def check_belongs(journal: Journal, query: str) -> None:

@@ -15,22 +15,24 @@ from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Json, Staged
 from epochal.txn.participant import KeepsState, Participant
-from epochal.txn.records import GenerationStarted, Roll, staged_to_json
+from epochal.txn.records import Roll, staged_to_json
 from epochal.txn.view import View, handles
 
 log = logging.getLogger("epochal")
 
 
-def keeps_open(description: Json) -> bool:
-    """Whether a sink, as a generation's record describes it, may roll."""
-    return isinstance(description, dict) and bool(description.get("keeps_open"))
+def seal_older(journal: Journal, view: View, *, by: int) -> View:
+    """No generation of `view` may close anything from now on: `by` builds on what is open. Returns what that is.
 
-
-def seal_older(journal: Journal, generations: Mapping[int, GenerationStarted], *, by: int) -> None:
-    """No older generation may close anything from now on: `by` builds on what is open."""
-    for number, record in generations.items():
-        if number < by and any(keeps_open(sink) for sink in record.sinks.values()):
+    Of a stream that rolls every generation is sealed, whatever its own sinks are: `epochal roll` closes what others
+    have opened.
+    """
+    if not view.may_roll:
+        return view
+    for number in sorted(view.generations):
+        if number < by:
             journal.seal_rolls(number, by=by)
+    return journal.read()
 
 
 def recall(view: View, participants: Mapping[str, Participant[Any]], epoch: int | None = None) -> None:
@@ -41,15 +43,24 @@ def recall(view: View, participants: Mapping[str, Participant[Any]], epoch: int 
             participant.recall(view.kept(name), [found[name] for found in older if name in found])
 
 
+def forgotten(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
+    """The sinks that have something open and that a writer does not have, or not as one that can close it."""
+    return [name for name in view.all_kept() if not isinstance(participants.get(name), KeepsState)]
+
+
 def close(
-    journal: Journal, participants: Mapping[str, Participant[Any]], attempt: Attempt, *, every: bool
+    journal: Journal, view: View, participants: Mapping[str, Participant[Any]], attempt: Attempt, *, every: bool
 ) -> Roll | None:
-    """Stage and record one roll; None if there is nothing to close. Raises FileExistsError if it was sealed."""
-    recall(journal.read(), participants)
+    """Stage and record one roll of what `view` has open; None if there is nothing to close.
+
+    Raises FileExistsError if it was sealed.
+    """
+    recall(view, participants)
     staged: dict[str, Staged] = {}
     for name, participant in participants.items():
-        if isinstance(participant, KeepsState):
+        if isinstance(participant, KeepsState) and view.kept(name):
             try:
+                participant.abort(attempt, None)  # what an earlier try under this number could not remove
                 part = participant.roll(attempt, every=every)
             except BaseException as fault:
                 drop(participants, attempt, staged)
@@ -63,7 +74,11 @@ def close(
     parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
     record = Roll(attempt.generation, attempt.roll, attempt.generation, attempt.epoch, parts, journal.now())
     if not journal.roll(record):
-        drop(participants, attempt, staged)
+        found = journal.read().rolls.get(attempt.generation, {}).get(attempt.roll)
+        if found == record:
+            return record  # a file system that lost its own answer has tried twice
+        if found is None or found.is_seal:  # else it is a namesake's, of a journal that replaced ours
+            drop(participants, attempt, staged)
         raise FileExistsError(record.name)
     return record
 

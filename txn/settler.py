@@ -198,8 +198,9 @@ class Settler(Generic[Rows]):
                 return
             try:
                 failed = self._try() or self._roll()
-                failures = failures + 1 if failed is not None else 0
                 pause = self._until_due()
+                # Due and not closed: an epoch is under way. Its end wakes us; until then this must not spin.
+                failures = failures + 1 if failed is not None or pause == 0.0 else 0
             except EpochalError as fault:
                 # Not for waiting. The next batch, or whoever waits for the query, raises it.
                 self.failure = fault

@@ -8,7 +8,18 @@ from functools import cached_property
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import NO_EPOCH, Handle, Json, lineage_of
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Roll, Seal, Snapshot
+from epochal.txn.records import (
+    NOBODY,
+    Decided,
+    Done,
+    GenerationStarted,
+    Prepared,
+    Record,
+    Roll,
+    Rolled,
+    Seal,
+    Snapshot,
+)
 from epochal.txn.states import State, advance
 
 
@@ -22,6 +33,7 @@ class View:
     done: frozenset[int]
     floor: int = NO_EPOCH  # every epoch up to here is done and folded away
     rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
+    carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
     kept_at_floor: Mapping[str, Json] = field(default_factory=dict)  # sink -> what it kept, folded away
     _kept: dict[str, dict[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # found before
 
@@ -82,6 +94,35 @@ class View:
         found = [r for rolls in alive for r in rolls.values() if not r.is_seal and r.after > self.floor]
         return sorted(found, key=lambda r: (r.after, r.generation, r.number))
 
+    def to_carry_out(self) -> list[Roll]:
+        """The rolls that some sink may not show yet, in order."""
+        return [r for r in self.rolled() if (r.generation, r.number) not in self.carried_out]
+
+    def is_overtaken(self, epoch: int, generation: int) -> bool:
+        """Whether a newer generation has rolled before an attempt was recorded: it starts from parts that are closed.
+
+        Its driver was fenced before Spark could write commits/N, so nobody needs it.
+        """
+        return any(r.generation > generation and r.after < epoch for r in self.rolled())
+
+    @cached_property
+    def may_roll(self) -> bool:
+        """Whether anything of this stream is closed between epochs: a sink is described so, or has kept something."""
+        described = (sink for record in self.generations.values() for sink in record.sinks.values())
+        keeps = any(isinstance(sink, dict) and sink.get("keeps_open") for sink in described)
+        return keeps or bool(self.rolls) or bool(self.all_kept())
+
+    def keepers(self) -> set[int]:
+        """The newest generation that describes each place where something is open."""
+        found = {}
+        for name, kept in self.all_kept().items():
+            assert isinstance(kept, dict)
+            for number, record in sorted(self.generations.items()):
+                sink = record.sinks.get(name)
+                if isinstance(sink, dict) and kept.get("target", sink.get("target")) == sink.get("target"):
+                    found[name] = number
+        return set(found.values())
+
     def kept(self, sink: str, *, through: int | None = None) -> dict[str, Json]:
         """What a sink keeps in the journal, after every decided epoch and roll up to `through`."""
         if through is None and sink in self._kept:
@@ -101,7 +142,7 @@ class View:
             self._kept[sink] = found
         return found
 
-    def all_kept(self, *, through: int) -> dict[str, Json]:
+    def all_kept(self, *, through: int | None = None) -> dict[str, Json]:
         """What every sink that ever was keeps."""
         names = {*self.kept_at_floor}
         for record in (*(self.winner(epoch) for epoch in self.decided), *self.rolled()):
@@ -138,6 +179,7 @@ def fold(records: Iterable[Record]) -> View:
     decided: dict[int, int] = {}
     done: dict[int, int] = {}
     rolls: dict[int, dict[int, Roll]] = {}
+    carried_out: set[tuple[int, int]] = set()
     floor = NO_EPOCH
     kept: dict[str, Json] = {}
     for record in records:
@@ -146,15 +188,17 @@ def fold(records: Iterable[Record]) -> View:
                 generations[record.generation] = record
             case Prepared() | Seal():
                 attempts.setdefault(record.epoch, {})[record.generation] = record
-            case Decided():
+            case Decided(generation=winner) if winner != NOBODY:
                 decided[record.epoch] = record.generation
             case Done():
                 done[record.epoch] = record.generation
             case Roll():
                 rolls.setdefault(record.generation, {})[record.number] = record
+            case Rolled():
+                carried_out.add((record.generation, record.number))
             case Snapshot() if record.through > floor:
                 floor, kept = record.through, record.kept
-    view = View(generations, attempts, decided, frozenset(done), floor, rolls, kept)
+    view = View(generations, attempts, decided, frozenset(done), floor, rolls, frozenset(carried_out), kept)
     _check(view, done)
     return view
 
@@ -163,6 +207,8 @@ def _check(view: View, done: Mapping[int, int]) -> None:
     queries = {g.query for g in view.generations.values()}
     if len(queries) > 1:
         raise JournalCorrupt(f"the journal holds records of several queries: {', '.join(sorted(queries))}")
+    if view.rolls and max(view.rolls) > view.generation:
+        raise JournalCorrupt(f"generation {max(view.rolls)} has rolled, and its start is missing")
     for epoch, generation in view.decided.items():
         if epoch > view.floor:
             view.state(epoch, generation)

@@ -18,6 +18,7 @@ from epochal.txn.model import Attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,10 @@ class Closer:
     attempt: Attempt
     writer: Callable[[DataFrame, str], DataFrameWriter]
     headers: Mapping[str, bytes]
+    schemas: Mapping[str, StructType]  # by shape, where they are known
     _moves: list[Move] = field(default_factory=list)
     _joins: list[Join] = field(default_factory=list)
-    _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)
+    _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
 
     def close(self, plan: Plan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
@@ -52,9 +54,9 @@ class Closer:
         in_place = bool(plan.closed) and self.files.joins_in_place(self.layout.target)
         for number, part in enumerate(plan.closed):
             self._close(number, part, in_place=in_place)
-        for format_, parts in self._to_merge.items():
+        for number, (shape, parts) in enumerate(self._to_merge.items()):
             assert spark is not None  # asked for where something is to be merged
-            self._merge(spark, format_, parts)
+            self._merge(spark, f"merged-{number}", shape, parts)
         taken = {move[0] for move in self._moves} | {name for one in self._joins for name, _ in one.sources}
         unused = {piece: name for piece, name in self._names.items() if name not in taken}
         for piece in fresh & unused.keys():
@@ -74,7 +76,7 @@ class Closer:
         if len(sources) == 1:
             self._moves.append((sources[0][0], target, sources[0][1]))
         elif joining.format_of(part[0].shape) in joining.MERGED:
-            self._to_merge.setdefault(joining.format_of(part[0].shape), []).append((target, part))
+            self._to_merge.setdefault(part[0].shape, []).append((target, part))
         elif in_place:
             self._joins.append(Join(tuple(sources), target))
         else:
@@ -83,11 +85,18 @@ class Closer:
             failpoints.hit("after-copy")
             self._moves.append((f"{JOINED}/{number}", target, sum(length for _, length in sources)))
 
-    def _merge(self, spark: SparkSession, format_: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
-        folder = f"merged-{format_}"
+    def _merge(self, spark: SparkSession, folder: str, shape: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
+        format_ = joining.format_of(shape)
         groups = [[self._path(self._names[piece]) for piece in part] for _, part in parts]
         failpoints.hit("before-merge")
-        joining.merge(spark, format_, groups, lambda frame: self.writer(frame, format_), self._path(folder))
+        joining.merge(
+            spark,
+            format_,
+            groups,
+            lambda frame: self.writer(frame, format_),
+            self._path(folder),
+            self.schemas.get(shape),
+        )
         failpoints.hit("after-merge")
         found: dict[int, list[Entry]] = {}
         for entry in self.files.walk(self._path(folder)):

@@ -15,6 +15,7 @@ from epochal.txn.files import Files, join
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 BY_BYTES = ("json", "csv", "text")
 MERGED = ("parquet", "orc")
@@ -53,10 +54,15 @@ def merge(
     groups: Sequence[Sequence[str]],
     writer: Callable[[DataFrame], DataFrameWriter],
     folder: str,
+    schema: StructType | None = None,
 ) -> None:
-    """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are."""
+    """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are.
+
+    Without a `schema` Spark asks the files, which is a job of its own.
+    """
     paths = [spark_path(path) for group in groups for path in group]
-    frame = spark.read.option(GLOB, "false").format(format_).load(paths)
+    reader = spark.read.option(GLOB, "false").format(format_)
+    frame = (reader if schema is None else reader.schema(schema)).load(paths)
     if len(groups) == 1:
         writer(frame.coalesce(1)).save(spark_path(join(folder, f"{GROUP}=0")))
         return

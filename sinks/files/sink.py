@@ -33,6 +33,7 @@ from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, 
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 HANDLE_VERSION = 2
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
@@ -103,6 +104,7 @@ class RollingFileSink:
         self._kept = Kept()
         self._clock_before: float | None = None
         self._headers: dict[str, bytes] = {}
+        self._schemas: dict[str, StructType] = {}
         self._checked_open = False
 
     def __repr__(self) -> str:
@@ -246,7 +248,7 @@ class RollingFileSink:
         else:
             plan = rolling.plan([*self._kept.pieces, *fresh], None if every else self._rolling, clock, shape=shape)
         after = Kept(layout.target, plan.open, {**(self._kept.headers or {}), **self._headers})
-        closer = Closer(self._name, files, layout, attempt, self._writer, after.headers or {})
+        closer = Closer(self._name, files, layout, attempt, self._writer, after.headers or {}, self._schemas)
         closed = closer.close(plan, frozenset(fresh), spark)
         work = Work(
             NO_MANIFEST,
@@ -375,6 +377,7 @@ class RollingFileSink:
             return ""
         options = {**self._options, "compression": self._compression or ""}
         shape = joining.shape_of(frame, self._format, options)
+        self._schemas[shape] = frame.schema
         wants_header = str(_option(self._options, "header")).lower() == "true"
         if self._format == "csv" and wants_header and shape not in self._headers:
             files, _ = self._place()

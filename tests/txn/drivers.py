@@ -10,7 +10,8 @@ What Spark does is part of the driver. Its phases, for each epoch the last five:
              no epoch left: ─> last ─> ended    fenced, or commits/N was there: ─> last ─> ended
 
 `before`, `after` and `last` settle, and in eager mode so does `inside`, between run and checkpoint.
-A cleaner is a process of two phases, `recover` and `gc`.
+A cleaner is a process of two phases, `recover` and `gc`, or three, `recover`, `roll-all` and `carry`.
+Where parts stay open, `roll` comes before `run`, and before each end `close`.
 A phase hands the next one only its epoch and generation: the coordinator keeps nothing else that
 counts (its journal caches files that never change).
 """
@@ -26,10 +27,13 @@ from typing import Any, TypeAlias
 
 from epochal.txn.coordinator import Coordinator, clear
 from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
-from epochal.txn.recovery import fence
+from epochal.txn.participant import Participant
+from epochal.txn.recovery import Sinks, fence, roll_all
 from epochal.txn.view import View
-from tests.txn.fronts import CompactedJournal, JournalFolder, SharedCheckpoint, SharedJournal, stores
+from tests.txn.fronts import CompactedJournal, JournalFolder, PiecesGone, SharedCheckpoint, SharedJournal, stores
 from tests.txn.world import Operation, Setting
+
+LISTINGS = ("leftovers", "gathered")  # results that a loop goes through while the journal is read again
 
 logging.getLogger("epochal").addHandler(logging.NullHandler())
 
@@ -92,7 +96,7 @@ class Replay:
             self._next += 1
             result = self._past[self._next - 1]
             if operation[0] == "names":
-                self._last = {k: v for k, v in self._last.items() if k == "leftovers"}
+                self._last = {k: v for k, v in self._last.items() if k in LISTINGS}
             self._last[operation[0]] = result
             return result
         if self.waits_for is None:  # else: code that cleans up while Suspend passes through it
@@ -140,21 +144,53 @@ def _settle(setting: Setting, replay: Replay, place: Place) -> Place:
     replay.coordinator(setting, place.generation).settle()
     match place.phase:
         case "before":
-            return replace(place, phase="run")
+            return replace(place, phase="roll" if place.generation in setting.rolls else "run")
         case "recover":
-            return replace(place, phase="gc")
+            return replace(place, phase="roll-all" if setting.roller else "gc")
         case "inside":
             return replace(place, phase="checkpoint")
         case "after" if place.epoch + 1 < setting.epochs:
             return replace(place, phase="plan", epoch=place.epoch + 1)
+        case "after" | "last" if setting.rolling:
+            return replace(place, phase="close")
         case _:
             return Place("ended")
+
+
+def _roll(setting: Setting, replay: Replay, place: Place) -> Place:
+    try:
+        replay.coordinator(setting, place.generation).roll(every=True)
+    except (FencedOut, PiecesGone):
+        return Place("ended") if place.phase == "close" else replace(place, phase="last")
+    return Place("ended") if place.phase == "close" else replace(place, phase="run")
+
+
+class KnownSinks(Sinks):
+    """What `epochal roll` has read of the generations, told by what it has read."""
+
+    def __init__(self, view: View, store: Participant[None]) -> None:
+        super().__init__(view, lambda _: store)
+        self._read = sorted(view.generations)
+
+    def __repr__(self) -> str:
+        return f"sinks of {self._read}"
+
+
+def _roll_all(setting: Setting, replay: Replay, place: Place) -> Place:
+    coordinator = replay.coordinator(setting, 0)
+    (store,) = stores(replay.ask, setting)
+    view = coordinator.journal.read()
+    try:
+        roll_all(coordinator.journal, coordinator._checkpoint, coordinator.lineage, KnownSinks(view, store))
+    except (FencedOut, Refused):
+        return Place("ended")  # no driver has started yet, another starts now, or an epoch is in doubt
+    return replace(place, phase="carry")
 
 
 def _run(setting: Setting, replay: Replay, place: Place) -> Place:
     try:
         replay.coordinator(setting, place.generation).run(place.epoch, None)
-    except FencedOut:
+    except (FencedOut, PiecesGone):
         return replace(place, phase="last")
     except OffsetsChanged:
         if not setting.compacted:
@@ -192,6 +228,10 @@ _PHASES: dict[str, Callable[[Setting, Replay, Place], Place]] = {
     "last": _settle,
     "recover": _settle,
     "gc": _gc,
+    "roll": _roll,
+    "close": _roll,
+    "roll-all": _roll_all,
+    "carry": _settle,
 }
 
 
@@ -208,8 +248,8 @@ def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> lis
             # A rule that a test has changed may hold anything anywhere.
             known = last if not module.startswith("epochal.txn") else None
             found.append((frame.f_code.co_name, frame.f_lasti, repr((live, known))))
-            if frame.f_code.co_name == "_finish":
-                operation = "finish"  # whatever it waits for, to its caller it is one step
+            if frame.f_code.co_name in ("_finish", "_carry_out_rolls"):
+                operation = frame.f_code.co_name  # whatever it waits for, to its caller it is one step
         frame = frame.f_back
     return found
 
@@ -244,7 +284,7 @@ def _of_settle(operation: str, held: dict[str, Any], last: dict[str, Any]) -> An
             return ()  # the top of the loop: nothing of the last round counts
         case "names":
             return held["committed"]
-        case "offsets":
+        case "offsets" | "_carry_out_rolls":
             return held["committed"], held["view"]
         case _:
             return held["step"], _done(held["view"])
@@ -260,7 +300,7 @@ def _of_run(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
 
 def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     names = ("newest", "participant", "attempt", "verdict")
-    return [held.get(name) for name in names], last.get("leftovers")
+    return [held.get(name) for name in names], [last.get(listing) for listing in LISTINGS]
 
 
 def _enrolled(coordinator: Coordinator[None]) -> list[bool]:
@@ -278,7 +318,7 @@ def _done(view: View) -> Any:
 FORGET: dict[str, Forget] = {
     "begin": _of_begin,
     "_claim": _of_claim,
-    "settle": _of_settle,
+    "_settle": _of_settle,
     "_finish": _of_finish,
     "compact": _of_finish,
     "run": _of_run,

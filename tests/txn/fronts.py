@@ -5,14 +5,14 @@ Each front hands its operations to an `Ask` and believes the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from epochal.txn.errors import DataLost
+from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Entry
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
 from epochal.txn.view import View
 from tests.txn.world import QUERY, SINKS, Parts, Setting
 
@@ -100,6 +100,9 @@ class SharedCheckpoint:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
+    def __repr__(self) -> str:
+        return "checkpoint"
+
     def query_id(self) -> str:
         return QUERY
 
@@ -154,6 +157,69 @@ class SharedStore:
         return [Attempt(lineage, epoch, generation) for epoch, generation in self._ask("leftovers", self._parts)]
 
 
+class KeepingStore(SharedStore):
+    """A participant that keeps a part open until two epochs are in it, or until a roll."""
+
+    def __init__(self, ask: Ask, parts: Parts) -> None:
+        super().__init__(ask, parts)
+        self._kept: tuple[int, ...] = ()
+
+    def describe(self) -> dict[str, Json]:
+        return {**super().describe(), "keeps_open": True}
+
+    def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
+        self._kept = tuple(sorted(int(epoch) for epoch in kept))
+
+    def due(self) -> float | None:
+        raise NotImplementedError
+
+    def open_parts(self, kept: Mapping[str, Json]) -> list[OpenPart]:
+        raise NotImplementedError
+
+    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
+        closes = (*self._kept, attempt.epoch) if self._kept else ()
+        self._gather(attempt, closes)
+        changes: dict[str, Json] = {str(epoch): None for epoch in self._kept} or {str(attempt.epoch): 1}
+        return Staged(_keeping_handle(self._kept, keeps=not closes), 1, changes=changes)
+
+    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
+        if not self._kept:
+            return None
+        self._gather(attempt, self._kept)
+        return Staged(_keeping_handle(self._kept, keeps=False), 0, changes={str(epoch): None for epoch in self._kept})
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        body = cast("dict[str, Any]", handle.body)
+        outcome: Outcome | None = self._ask("show", _key(attempt), body["keeps"], tuple(body["spent"]))
+        if outcome is None:
+            raise DataLost(f"{attempt.key}: neither staged nor visible")
+        return outcome
+
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        self._ask("drop", _key(attempt))
+
+    def leftovers(self, lineage: str) -> list[Attempt]:
+        return [Attempt(lineage, *key) for key in self._ask("gathered")]
+
+    def _gather(self, attempt: Attempt, closes: tuple[int, ...]) -> None:
+        if not self._ask("gather", _key(attempt), closes):
+            raise PiecesGone(f"{attempt.key}: pieces of {closes} are gone")
+
+
+class PiecesGone(Refused):
+    """What a driver that came too late finds: another has closed the part."""
+
+
+def _key(attempt: Attempt) -> tuple[int, int, int]:
+    return attempt.epoch, attempt.generation, attempt.roll
+
+
+def _keeping_handle(spent: tuple[int, ...], *, keeps: bool) -> Handle:
+    return Handle(1, {"spent": [*spent], "keeps": keeps})
+
+
 def stores(ask: Ask, setting: Setting) -> list[SharedStore]:
     """The sinks of a setting."""
+    if setting.rolling:
+        return [KeepingStore(ask, parts) for parts in SINKS[setting.sinks]]
     return [SharedStore(ask, parts) for parts in SINKS[setting.sinks]]

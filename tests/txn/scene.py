@@ -30,7 +30,7 @@ from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Seal, Snapshot, decode
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Rolled, Seal, Snapshot, decode
 from tests.txn.memory import MemoryFiles
 
 QUERY = "query"
@@ -259,6 +259,8 @@ def _told(name: str, data: bytes) -> str:
             return f"DONE {done.epoch}.{done.generation}"
         case Roll() as roll:
             return f"ROLL {roll.generation}.{roll.number} by {roll.by}"
+        case Rolled() as rolled:
+            return f"ROLL {rolled.generation}.{rolled.number} DONE"
         case Snapshot() as snapshot:
             return f"SNAPSHOT through {snapshot.through}"
 

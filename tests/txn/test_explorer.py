@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from epochal.txn import coordinator, view
+from epochal.txn import coordinator, plan, rolls, view
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.model import Attempt
 from epochal.txn.plan import Decide, Finish, Sweep, choose, lowest_open, next_step, sweep
@@ -26,6 +26,9 @@ from tests.txn.fronts import view_of
 from tests.txn.world import Setting, World, faults, unfinished
 
 ONE_EPOCH = Setting(starts=2, epochs=1)
+ROLLED_BY_THE_FIRST = Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({1}))
+ROLLED_AND_COMPACTED = replace(ROLLED_BY_THE_FIRST, compacted=True)
+ROLLED_BY_HAND = Setting(starts=1, epochs=2, rolling=True, rolls=frozenset({1}), cleaners=1, roller=True)
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +55,18 @@ def found_in(setting: Setting) -> Found:
         Setting(starts=2, epochs=2, compacted=True),
         Setting(starts=2, epochs=1, cleaners=1),
         Setting(starts=2, epochs=1, cleaners=1, fencing=True),
+        ROLLED_BY_THE_FIRST,
+        Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({2})),
+        Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({1, 2}), eager=True),
+        ROLLED_AND_COMPACTED,
+        ROLLED_BY_HAND,
     ],
     ids=str,
 )
 def test_no_order_of_events_loses_doubles_or_shows_early(setting: Setting) -> None:
-    explored = Explorer(setting, doubting=setting.starts == 2).run()
+    # Of rolling, one is enough: doubting takes the longer the more a driver remembers.
+    doubting = setting == ROLLED_BY_HAND or (setting.starts == 2 and not setting.rolling)
+    explored = Explorer(setting, doubting=doubting).run()
     print(setting, explored)
 
     assert explored.states > 1000
@@ -64,7 +74,7 @@ def test_no_order_of_events_loses_doubles_or_shows_early(setting: Setting) -> No
 
 @pytest.mark.parametrize(
     "setting",
-    [ONE_EPOCH, Setting(starts=2, epochs=1, eager=True)],
+    [ONE_EPOCH, Setting(starts=2, epochs=1, eager=True), Setting(starts=1, epochs=2, cleaners=1, rolling=True)],
     ids=str,
 )
 def test_the_reductions_reach_the_same_worlds(setting: Setting) -> None:
@@ -77,7 +87,7 @@ def test_the_reductions_reach_the_same_worlds(setting: Setting) -> None:
 
 
 def test_the_doubting_explorer_sees_what_must_not_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(drivers.FORGET, "settle", lambda operation, held, last: ())
+    monkeypatch.setitem(drivers.FORGET, "_settle", lambda operation, held, last: ())
 
     with pytest.raises(AssertionError, match="does not say all"):
         Explorer(Setting(starts=2, epochs=2), doubting=True).run()
@@ -153,6 +163,42 @@ def test_never_removing_anything_leaves_staged_data(monkeypatch: pytest.MonkeyPa
     assert "all drivers die; Z starts and runs alone" in found.trace
 
 
+def test_without_the_seal_of_rolls_a_part_is_shown_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolls, "seal_older", lambda journal, seen, *, by: seen)
+
+    assert found_in(ROLLED_BY_THE_FIRST).fault == "double: the rows of epoch 0 are in 2 parts"
+
+
+def test_a_roll_between_an_attempt_and_its_end_shows_a_part_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(self: Coordinator[None], *, every: bool) -> bool:
+        seen = self._journal.read()
+        self.check_fence(seen)
+        attempt = Attempt(self.lineage, seen.done_through, self.generation, seen.next_roll(self.generation) or 0)
+        recorded = rolls.close(self._journal, seen, self._participants, attempt, every=every)
+        self._carry_out_rolls(self._journal, self._journal.read(), self.lineage)
+        return recorded is not None
+
+    monkeypatch.setattr(Coordinator, "roll", impatient)
+    monkeypatch.setattr(View, "is_overtaken", lambda *_: False)  # which makes an error of it
+    setting = replace(ROLLED_BY_THE_FIRST, rolls=frozenset({2}))
+
+    assert found_in(setting).fault == "double: the rows of epoch 0 are in 2 parts"
+
+
+def test_folding_a_roll_away_before_it_is_carried_out_leaves_staged_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinator, "_carry_out_rolls", lambda *_: None)
+
+    fault = found_in(ROLLED_AND_COMPACTED).fault
+
+    assert fault.startswith("staged data left")
+
+
+def test_removing_a_roll_that_is_recorded_loses_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_sweep_roll", lambda seen, attempt, *, newest: Sweep.REMOVE)
+
+    assert "DataLost" in found_in(ROLLED_BY_THE_FIRST).fault
+
+
 def journal(*records: Prepared | Decided) -> frozenset[tuple[str, bytes]]:
     return frozenset((record.name, encode(record)) for record in records)
 
@@ -185,6 +231,38 @@ def test_an_epoch_before_its_predecessor_is_seen_in_a_world() -> None:
     world = World(commits=2, visible=later, staged=WHOLE, journal=PREPARED)
 
     assert faults(world, Setting(starts=1, epochs=2)) == ["order: epoch 1 is visible before epoch 0"]
+
+
+ROLLING = Setting(starts=2, epochs=2, rolling=True)
+OPENED, CLOSED = ((0, 1, 0), ()), ((1, 1, 0), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("world", "fault"),
+    [
+        (World(commits=1, shown=frozenset({OPENED, CLOSED})), "early view: epoch 1 is visible before commits/1"),
+        (
+            World(commits=2, shown=frozenset({OPENED, CLOSED, ((0, 2, 1), (0,))})),
+            "double: the rows of epoch 0 are in 2 parts",
+        ),
+        (World(commits=1), "loss: epoch 0 is committed and its rows are nowhere"),
+    ],
+)
+def test_a_broken_promise_is_seen_in_open_parts(world: World, fault: str) -> None:
+    assert faults(world, ROLLING) == [fault]
+
+
+def test_an_end_with_something_open_or_staged_is_seen() -> None:
+    whole = World(commits=2, shown=frozenset({OPENED, CLOSED}))
+
+    assert unfinished(whole, ROLLING) == []
+    assert unfinished(whole._replace(lying_open=frozenset({1})), ROLLING) == ["left open: [1]"]
+    assert unfinished(whole._replace(gathered=frozenset({CLOSED})), ROLLING) == [
+        "staged data left: [((1, 1, 0), (0, 1))]"
+    ]
+    assert unfinished(whole._replace(shown=frozenset({OPENED})), ROLLING) == [
+        "not every epoch is visible once: [((0, 1, 0), ())]"
+    ]
 
 
 TWO_SINKS = Setting(starts=2, epochs=1, sinks=2)

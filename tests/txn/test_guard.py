@@ -56,6 +56,7 @@ def evidence(
 
 
 EMPTY = fold([])
+POWER_CUT = fold([GenerationStarted(1, QUERY, base=0), Prepared(0, 1, "", {"lake": {}})])
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,7 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         (evidence(journal(0, adopted=2), memory(2), committed=0), 0),
         (evidence(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
         (evidence(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
+        (evidence(POWER_CUT, memory(0), committed=0), 0),
     ],
     ids=[
         "a new query",
@@ -262,10 +264,15 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         "epochs that were adopted at an earlier start",
         "a sink that was pointed elsewhere",
         "another incarnation of this query",
+        "a power cut that took DECIDED and DONE of an epoch",
     ],
 )
 def test_what_breaks_nothing_is_not_refused(found: Evidence, base: int) -> None:
     assert judge(found, Choices()).base == base
+
+
+def test_an_epoch_in_doubt_that_a_sink_holds_is_a_rewind_until_spark_has_committed_it() -> None:
+    assert isinstance(refusal(evidence(POWER_CUT, memory(0), committed=NO_EPOCH), Choices()), Rewound)
 
 
 def test_an_adoption_stays_in_force() -> None:

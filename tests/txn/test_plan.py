@@ -5,7 +5,7 @@ import pytest
 from epochal.txn.errors import DataLost, JournalLost, OffsetsChanged
 from epochal.txn.model import NO_EPOCH, Attempt, Handle
 from epochal.txn.plan import Decide, Finish, Sweep, choose, held, in_doubt, lowest_open, next_step, sweep
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Seal, Snapshot
+from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Roll, Rolled, Seal, Snapshot
 from epochal.txn.view import View, fold
 
 NOW = "offsets as they are"
@@ -155,3 +155,54 @@ WINNER = [prepared(0, 1), prepared(0, 2), Decided(0, 2)]
 )
 def test_what_may_be_done_with_a_leftover(records: list[Record], generation: int, verdict: Sweep) -> None:
     assert sweep(view(*records), Attempt("query", 0, generation), newest=3) is verdict
+
+
+def roll(generation: int, number: int, *, by: int = 0, after: int = 0) -> Roll:
+    handle = Handle(1, {"from": generation}).to_json()
+    return Roll(generation, number, by or generation, after, {} if by else {"sink": {"handle": handle, "rows": 0}})
+
+
+STARTED = [GenerationStarted(number, "query", base=0) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("records", "generation", "verdict"),
+    [
+        (STARTED, 2, Sweep.SEAL_THEN_REMOVE),
+        (STARTED, 3, Sweep.KEEP),
+        ([*STARTED, roll(2, 1, by=3)], 2, Sweep.REMOVE),
+        ([*STARTED, roll(2, 1)], 2, Sweep.KEEP),
+        ([*STARTED, roll(3, 1)], 3, Sweep.KEEP),
+        ([*STARTED, roll(2, 1), roll(2, 2, by=3)], 2, Sweep.KEEP),
+        ([*STARTED, roll(2, 1), Rolled(2, 1)], 2, Sweep.REMOVE),
+        ([*STARTED, roll(3, 1), Rolled(3, 1)], 3, Sweep.REMOVE),
+        ([*STARTED, roll(3, 2)], 3, Sweep.REMOVE),
+        ([*STARTED, roll(2, 1), Snapshot(0)], 2, Sweep.REMOVE),
+        ([STARTED[2], roll(2, 1)], 2, Sweep.REMOVE),
+        ([STARTED[2]], 2, Sweep.REMOVE),
+    ],
+    ids=[
+        "an older driver may be about to record it",
+        "our own",
+        "sealed",
+        "recorded and not carried out",
+        "recorded by ourselves",
+        "recorded, and the next one sealed",
+        "carried out",
+        "carried out by ourselves",
+        "folded away, and a later one is there",
+        "folded away with its epoch",
+        "recorded when its generation was gone",
+        "its generation is gone",
+    ],
+)
+def test_what_may_be_done_with_a_leftover_of_a_roll(records: list[Record], generation: int, verdict: Sweep) -> None:
+    assert sweep(fold([*done(0), *records]), Attempt("query", 0, generation, 1), newest=3) is verdict
+
+
+def test_an_attempt_that_was_recorded_after_a_newer_generation_had_rolled_cannot_win() -> None:
+    seen = fold([*STARTED, *done(0), roll(2, 1), prepared(1, 1), prepared(1, 2, OLD)])
+
+    assert choose(seen, 1, OLD) == 2
+    with pytest.raises(OffsetsChanged):
+        choose(seen, 1, NOW)

@@ -14,6 +14,8 @@ from epochal.txn.records import (
     GenerationStarted,
     Prepared,
     Record,
+    Roll,
+    Rolled,
     Seal,
     Snapshot,
     canonical,
@@ -50,9 +52,31 @@ RECORDS: tuple[Record, ...] = (
     Seal(epoch=42, generation=2, by=3, at=AT),
     Decided(epoch=42, generation=3, at=AT),
     Done(epoch=42, generation=3, at=AT),
+    Roll(
+        generation=3,
+        number=1,
+        by=3,
+        after=42,
+        sinks={
+            "files": {
+                "handle": {"version": 2, "body": {"spent": ["open/000000000041"]}},
+                "rows": 0,
+                "changes": {"000000000041 day=1/": None, "target": "archive/orders"},
+            }
+        },
+        at=AT,
+    ),
+    Rolled(generation=3, number=1, at=AT),
     Snapshot(through=40, at=AT),
+    Snapshot(through=41, at=AT, kept={"files": {"target": "archive/orders", "000000000041 day=1/": {"at": 1.5}}}),
 )
-each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+
+
+def title(record: Record) -> str:
+    return record.kind + ("-kept" if isinstance(record, Snapshot) and record.kept else "")
+
+
+each_record = pytest.mark.parametrize("record", RECORDS, ids=title)
 
 
 def assert_corrupt(name: str, data: bytes) -> str:
@@ -79,14 +103,14 @@ def test_a_record_comes_back_as_it_was(record: Record) -> None:
 
 @each_record
 def test_the_format_on_disk_has_not_changed(record: Record) -> None:
-    written = (GOLDEN / f"{record.kind}.json").read_bytes()
+    written = (GOLDEN / f"{title(record)}.json").read_bytes()
 
     assert encode(record) == written
     assert decode("path", record.name, written) == record
 
 
 def test_every_kind_of_record_has_its_bytes_kept() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == {record.kind for record in RECORDS}
+    assert {path.stem for path in GOLDEN.iterdir()} == {title(record) for record in RECORDS}
 
 
 def test_a_record_is_found_by_its_name() -> None:
@@ -98,10 +122,24 @@ def test_a_record_is_found_by_its_name() -> None:
         "e000000000042.g000002.json",
         "e000000000042.decided.json",
         "e000000000042.done.json",
+        "r000003.000001.json",
+        "r000003.000001.done.json",
         "s000000000040.json",
+        "s000000000041.json",
     ]
     assert all(is_record_name(name) for name in names)
-    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, None]
+    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, None, None, None, None]
+
+
+def test_a_roll_and_its_seal_compete_for_one_name() -> None:
+    roll, seal = Roll(2, 1, by=2, after=7), Roll(2, 1, by=3, after=8)
+
+    assert roll.name == seal.name
+    assert (roll.is_seal, seal.is_seal) == (False, True)
+
+
+def test_a_snapshot_of_a_stream_without_open_parts_is_spelled_as_ever() -> None:
+    assert b"kept" not in encode(Snapshot(through=40, at=AT))
 
 
 def test_prepared_and_seal_compete_for_one_name() -> None:

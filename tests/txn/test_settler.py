@@ -9,10 +9,11 @@ import pytest
 
 from epochal.testing import DirectoryParticipant
 from epochal.txn.coordinator import Coordinator, Ran
-from epochal.txn.errors import DataLost, EpochalError, NotSettled, StoreAway
+from epochal.txn.errors import DataLost, EpochalError, FencedOut, NotSettled, StoreAway
 from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
 from epochal.txn.settler import Backoff, Settler
 from epochal.txn.view import View
+from tests.txn.keeping import Keeping
 from tests.txn.stream import QUERY, Rows, Stream
 
 PATIENCE = 30.0  # seconds until a test that waits for a thread gives up
@@ -372,3 +373,151 @@ def test_what_ends_the_thread_is_told_and_raised_by_the_next_batch(caplog: pytes
     assert [str(fault) for fault in rig.failures] == ["gone"]
     assert ("epochal", logging.ERROR, "settling stopped: gone") in caplog.record_tuples
     settler.stop()
+
+
+IDLE = 60.0
+
+
+class FakeWake:
+    """Stands in for the event that wakes the thread: time goes on while it waits, and it ends where nothing is due."""
+
+    def __init__(self, time: FakeTime, rounds: int = 100) -> None:
+        self.time = time
+        self.rounds = rounds
+        self.waits: list[float | None] = []
+
+    def wait(self, seconds: float | None) -> None:
+        self.waits.append(seconds)
+        if seconds is None or len(self.waits) > self.rounds:
+            self.time.set()
+        else:
+            self.time.now += seconds
+
+    def clear(self) -> None:
+        pass
+
+    def set(self) -> None:
+        pass
+
+
+class KeepingRig:
+    """A settler whose sink keeps parts open, with its loop run in this thread."""
+
+    def __init__(self, *, rounds: int = 100) -> None:
+        self.stream = Stream()
+        self.time = FakeTime()
+        self.sink = Keeping("sink", files=self.stream.files, idle=IDLE, clock=self.time.clock)
+        self.failures: list[EpochalError] = []
+        self.settler: Settler[Rows] = Settler(
+            self.stream.start(self.sink),
+            clock=self.time.clock,
+            sleep=self.time.sleep,
+            wall=self.time.clock,
+            on_failure=self.failures.append,
+        )
+        self.wake = FakeWake(self.time, rounds)
+        self.settler._stopping = cast(threading.Event, self.time)
+        self.settler._wake = cast(threading.Event, self.wake)
+
+    def stage(self, epoch: int) -> None:
+        self.stream.plan(epoch)
+        self.settler.run(epoch, [epoch])
+
+
+def woken(rig: KeepingRig) -> list[float | None]:
+    """Let the loop be woken once, and then run on the clock alone."""
+    original = rig.wake.wait
+
+    def first_wait(seconds: float | None) -> None:
+        rig.wake.wait = original  # type: ignore[method-assign]  # from now on as it is
+
+    rig.wake.wait = first_wait  # type: ignore[method-assign]  # somebody has called wake
+    rig.settler._loop()
+    return rig.wake.waits
+
+
+def test_what_is_idle_is_closed_by_the_clock_without_another_epoch() -> None:
+    rig = KeepingRig()
+    rig.stage(0)
+    rig.stream.commit(0)
+    waits = woken(rig)
+
+    assert waits == [IDLE, None]
+    assert rig.sink.rows() == [0]
+
+
+def test_nothing_is_waited_for_where_nothing_is_open() -> None:
+    assert woken(KeepingRig()) == [None]
+
+
+def test_a_later_epoch_puts_the_roll_off() -> None:
+    rig = KeepingRig()
+    rig.stage(0)
+    rig.stream.commit(0)
+    rig.time.now += IDLE / 2
+    rig.stage(1)
+    rig.stream.commit(1)
+    waits = woken(rig)
+
+    assert waits == [IDLE, None]
+    assert rig.sink.rows() == [0, 1]
+
+
+def test_what_is_due_while_an_epoch_is_under_way_does_not_make_the_thread_spin() -> None:
+    rig = KeepingRig(rounds=12)
+    rig.stage(0)
+    rig.stream.commit(0)
+    rig.settler.settle()
+    rig.stage(1)  # PREPARED, and Spark takes its time
+    rig.time.now += 2 * IDLE
+    waits = woken(rig)
+
+    assert waits[:3] == [Backoff().after(1), Backoff().after(2), Backoff().after(3)]
+    assert max(wait or 0.0 for wait in waits) == Backoff().limit
+    assert rig.sink.rows() == []
+
+
+def test_a_roll_that_a_store_holds_is_tried_again_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = KeepingRig()
+    rig.stage(0)
+    rig.stream.commit(0)
+    rig.settler.settle()
+    rig.time.now += IDLE
+    commit, fails = rig.sink.commit, iter([True] * 3)
+
+    def flaky(attempt: Attempt, handle: Handle) -> Outcome:
+        if next(fails, False):
+            raise ConnectionError("no route to host")
+        return commit(attempt, handle)
+
+    monkeypatch.setattr(rig.sink, "commit", flaky)
+
+    assert woken(rig) == [Backoff().after(1), Backoff().after(2), Backoff().after(3), None]
+    assert rig.sink.rows() == [0]
+
+
+def test_a_driver_that_is_superseded_is_told_by_its_timed_roll() -> None:
+    rig = KeepingRig()
+    rig.stage(0)
+    rig.stream.commit(0)
+    rig.settler.settle()
+    rig.stream.start(rig.sink)
+    rig.time.now += IDLE
+    woken(rig)
+
+    assert [type(fault) for fault in rig.failures] == [FencedOut]
+    with pytest.raises(FencedOut):
+        rig.stage(1)
+
+
+def test_with_open_parts_no_epoch_is_staged_before_the_last_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = KeepingRig()
+    rig.settler._max_pending = 5
+    rig.stage(0)
+    rig.stream.commit(0)
+    monkeypatch.setattr(rig.sink, "commit", lambda *_: (_ for _ in ()).throw(ConnectionError("away")))
+    rig.time.meanwhile = rig.time.set
+
+    with pytest.raises(NotSettled):
+        rig.stage(1)
+    assert rig.sink.leftovers(QUERY) == [Attempt(QUERY, 0, 1)]

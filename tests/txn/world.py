@@ -7,6 +7,9 @@ under test calls into operations.
 A store publishes under (epoch, generation), so an epoch committed from two attempts shows twice.
 Staging an epoch takes two operations, one for each part of its rows, so that a sweep can fall between
 them; what it removed stays missing. One sink stages both parts, or two sinks one each.
+
+Where parts stay open over epochs (`Setting.rolling`) there is one sink, and its rows are known by their epochs: each
+epoch adds a piece, the second piece closes a part, and so does a roll. What is closed is copied while it is staged.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ SINKS = {1: ((1, 2),), 2: ((1,), (2,))}  # how many sinks -> the parts of the ro
 Operation: TypeAlias = tuple[Any, ...]
 Parts: TypeAlias = tuple[int, ...]
 Piece: TypeAlias = tuple[int, int, int]  # epoch, generation, part
+Key: TypeAlias = tuple[int, int, int]  # epoch, generation, roll
+Part: TypeAlias = tuple[Key, tuple[int, ...]]  # who closes it, and the epochs whose rows are in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +44,14 @@ class Setting:
     cleaners: int = 0  # besides the drivers: `epochal recover`, then `epochal gc`, at any time
     fencing: bool = False  # `epochal gc --fence`
     begin_first: bool = False  # the coordinator begins before Spark reads commits/, not in the first batch
+    rolling: bool = False  # parts stay open over epochs; all that is open is closed at a driver's end
+    rolls: frozenset[int] = frozenset()  # the generations that also close it before each of their epochs
+    roller: bool = False  # the cleaners are `epochal roll` instead of `epochal gc`
     reduced: bool = True  # False: no two states are taken as one, and no step is taken out of turn
 
     def __str__(self) -> str:
-        modes = [name for name in ("eager", "compacted", "begin_first", "cleaners", "fencing") if getattr(self, name)]
+        flags = ("eager", "compacted", "begin_first", "cleaners", "fencing", "rolling", "roller")
+        modes = [name for name in flags if getattr(self, name)] + [f"{g} rolls" for g in sorted(self.rolls)]
         return " ".join([f"{self.starts} starts, {self.epochs} epochs, {self.sinks} sinks", *modes])
 
 
@@ -55,6 +64,9 @@ class World(NamedTuple):
     staged: frozenset[Piece] = frozenset()
     visible: frozenset[Piece] = frozenset()
     enrolled: frozenset[Parts] = frozenset()
+    gathered: frozenset[Part] = frozenset()  # staged by a sink that keeps parts open
+    lying_open: frozenset[int] = frozenset()  # epochs whose pieces wait
+    shown: frozenset[Part] = frozenset()
 
 
 def execute(world: World, operation: Operation) -> tuple[World, Any]:
@@ -101,7 +113,8 @@ def _offsets(world: World, epoch: int) -> tuple[World, Any]:
 
 
 def _open(world: World, parts: Parts) -> tuple[World, Any]:
-    return world, (parts in world.enrolled, tuple(sorted({epoch for epoch, _ in shown(world.visible, parts)})))
+    epochs = {epoch for epoch, _ in shown(world.visible, parts)} | {key[0] for key, _ in world.shown if not key[2]}
+    return world, (parts in world.enrolled, tuple(sorted(epochs)))
 
 
 def _enrol(world: World, parts: Parts) -> tuple[World, Any]:
@@ -130,6 +143,33 @@ def _leftovers(world: World, parts: Parts) -> tuple[World, Any]:
     return world, tuple(sorted(shown(world.staged, parts)))
 
 
+def _gather(world: World, key: Key, closes: tuple[int, ...]) -> tuple[World, Any]:
+    """Stage what becomes a part; False if pieces of it are gone."""
+    if not {epoch for epoch in closes if key[2] or epoch != key[0]} <= world.lying_open:
+        return world, False
+    return world._replace(gathered=world.gathered | {(key, closes)}), True
+
+
+def _show(world: World, key: Key, keeps: bool, spent: tuple[int, ...]) -> tuple[World, Any]:
+    mine = {part for part in world.gathered if part[0] == key}
+    known = any(part[0] == key for part in world.shown)
+    if not known and not mine:
+        return world, None
+    opened = world.lying_open | {key[0]} if keeps and not known else world.lying_open
+    after = world._replace(gathered=world.gathered - mine, lying_open=opened - set(spent))
+    if known:
+        return after, Outcome.ALREADY_COMMITTED
+    return after._replace(shown=world.shown | mine), Outcome.COMMITTED
+
+
+def _drop(world: World, key: Key) -> tuple[World, Any]:
+    return world._replace(gathered=frozenset(part for part in world.gathered if part[0] != key)), None
+
+
+def _gathered(world: World) -> tuple[World, Any]:
+    return world, tuple(sorted(key for key, _ in world.gathered))
+
+
 _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
     "names": _names,
     "read": _read,
@@ -145,6 +185,10 @@ _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
     "commit": _commit,
     "abort": _abort,
     "leftovers": _leftovers,
+    "gather": _gather,
+    "show": _show,
+    "drop": _drop,
+    "gathered": _gathered,
 }
 
 
@@ -180,17 +224,24 @@ def is_idle_for_good(world: World, operation: Operation, setting: Setting) -> bo
             return arguments[0] in world.enrolled
         case "open":
             parts = arguments[0]
-            return parts in world.enrolled and len(shown(world.visible, parts)) == setting.epochs
+            shows = {key[0] for key, _ in world.shown if not key[2]} or shown(world.visible, parts)
+            return parts in world.enrolled and len(shows) == setting.epochs
         case "commit":
             # An attempt is staged once, before it is prepared: nothing of it can come back.
             visible = pieces(world.visible, *arguments)
             return bool(visible) and not pieces(world.staged, *arguments)
+        case "show":
+            key, _, spent = arguments
+            over = any(part[0] == key for part in world.shown) and not any(part[0] == key for part in world.gathered)
+            return over and not world.lying_open & set(spent)
         case _:
             return False
 
 
 def faults(world: World, setting: Setting) -> list[str]:
     """What the promise forbids and this world shows."""
+    if setting.rolling:
+        return _faults_of_parts(world, setting)
     found = []
     attempts, decided = _recorded(world.journal)
     for epoch in range(setting.epochs):
@@ -212,6 +263,22 @@ def faults(world: World, setting: Setting) -> list[str]:
     return found
 
 
+def _faults_of_parts(world: World, setting: Setting) -> list[str]:
+    found = []
+    rows = [epoch for _, part in world.shown for epoch in part]
+    for epoch in range(setting.epochs):
+        if epoch in rows and epoch >= world.commits and not setting.eager:
+            found.append(f"early view: epoch {epoch} is visible before commits/{epoch}")
+        if rows.count(epoch) > 1:
+            found.append(f"double: the rows of epoch {epoch} are in {rows.count(epoch)} parts")
+        copies = [part for _, part in world.gathered if epoch in part]
+        own = [key for key, _ in world.gathered if key[0] == epoch and not key[2]]
+        committed = epoch < world.commits
+        if committed and not (own or epoch in rows or epoch in world.lying_open or copies):
+            found.append(f"loss: epoch {epoch} is committed and its rows are nowhere")
+    return found
+
+
 def _can_win(world: World, epoch: int, generation: int, setting: Setting) -> bool:
     """Whether each sink has an attempt whole, staged or visible."""
     return all(
@@ -222,10 +289,21 @@ def _can_win(world: World, epoch: int, generation: int, setting: Setting) -> boo
 
 def unfinished(world: World, setting: Setting) -> list[str]:
     """What is missing in a world where one driver ran to its end and nobody else is alive."""
+    if setting.rolling:
+        return _unfinished_parts(world, setting)
     found = [f"staged data left: {sorted(world.staged)}"] if world.staged else []
     visible = [{epoch for epoch, _ in shown(world.visible, parts)} for parts in SINKS[setting.sinks]]
     if any(epochs != set(range(setting.epochs)) for epochs in visible):
         found.append(f"not every epoch is visible: {sorted(world.visible)}")
+    return found
+
+
+def _unfinished_parts(world: World, setting: Setting) -> list[str]:
+    found = [f"staged data left: {sorted(world.gathered)}"] if world.gathered else []
+    if world.lying_open:
+        found.append(f"left open: {sorted(world.lying_open)}")
+    if sorted(epoch for _, part in world.shown for epoch in part) != list(range(setting.epochs)):
+        found.append(f"not every epoch is visible once: {sorted(world.shown)}")
     return found
 
 

@@ -1,0 +1,127 @@
+"""``epochal roll``, and what ``epochal status`` tells of parts that are open."""
+
+from __future__ import annotations
+
+import pytest
+
+from epochal.cli import streams
+from epochal.txn.errors import FencedOut
+from epochal.txn.model import Attempt
+from tests.cli.scene import QUERY, ROWS, Scene, going_away
+from tests.txn.keeping import Keeping
+
+
+@pytest.fixture(autouse=True)
+def _known_to_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(streams.BUILT_IN, "keeping", "tests.txn.keeping:from_description")
+
+
+def keeping(scene: Scene, name: str = "sink") -> Keeping:
+    return Keeping(str(scene.root / name), name=name)
+
+
+def test_status_tells_what_is_open(scene: Scene) -> None:
+    scene.run(scene.driver(keeping(scene)), 2)
+
+    (part,) = scene.command("status", "--json").json["open"]
+    assert (part["sink"], part["pieces"]) == ("sink", 2)
+    assert "open: rows that are committed and appear when their part rolls" in scene.command("status").out
+
+
+def test_status_tells_what_is_open_in_a_sink_that_was_removed(scene: Scene) -> None:
+    scene.run(scene.driver(keeping(scene)), 1)
+    scene.driver(scene.target("other"))
+
+    assert [part["sink"] for part in scene.command("status", "--json").json["open"]] == ["sink"]
+
+
+def test_roll_publishes_what_is_open_and_stops_a_driver_that_runs(scene: Scene) -> None:
+    sink = keeping(scene)
+    driver = scene.driver(sink)
+    scene.run(driver, 2)
+
+    answer = scene.command("roll", "--json")
+
+    assert answer.code == 0
+    assert answer.json["fenced_by"] == 2
+    assert [(part["sink"], part["pieces"]) for part in answer.json["published"]] == [("sink", 2)]
+    assert sink.rows() == [*ROWS, *ROWS]
+    assert sink.lying_open() == []
+    assert scene.command("status", "--json").json["open"] == []
+    with pytest.raises(FencedOut):
+        scene.prepare(driver, 2)
+
+
+def test_roll_settles_what_is_decided_first(scene: Scene) -> None:
+    sink = keeping(scene)
+    scene.decide(scene.driver(sink), 0)
+
+    assert scene.command("roll").code == 0
+    assert sink.rows() == [*ROWS]
+
+
+def test_nothing_open_is_nothing_to_roll_and_disturbs_nobody(scene: Scene) -> None:
+    driver = scene.driver(keeping(scene))
+
+    answer = scene.command("roll")
+
+    assert (answer.code, answer.out) == (0, "nothing is open\n")
+    scene.prepare(driver, 0)
+
+
+def test_roll_is_refused_while_an_epoch_is_in_doubt_and_the_driver_goes_on(scene: Scene) -> None:
+    sink = keeping(scene)
+    driver = scene.driver(sink)
+    scene.run(driver, 1)
+    scene.prepare(driver, 1)
+
+    answer = scene.command("roll")
+
+    assert answer.code == 2
+    assert "epoch 1 is not decided" in answer.err
+    assert sink.rows() == []
+    assert scene.journal.read().generation == 1
+
+
+def test_roll_publishes_what_a_sink_that_was_removed_left_open_and_the_query_goes_on_without_it(scene: Scene) -> None:
+    sink, other = keeping(scene), scene.target("other")
+    scene.run(scene.driver(sink), 1)
+    scene.driver(other)
+
+    answer = scene.command("roll")
+    scene.run(scene.driver(other), 2)
+
+    assert answer.code == 0
+    assert sink.rows() == [*ROWS]
+    assert other.rows() == [*ROWS]
+
+
+def test_a_roll_that_its_store_did_not_take_is_finished_by_recover(scene: Scene) -> None:
+    sink = keeping(scene)
+    scene.run(scene.driver(sink), 1)
+    with going_away(Keeping):
+        held = scene.command("roll", "--timeout", "0")
+    before = sink.rows()
+
+    assert held.code != 0
+    assert before == []
+    assert scene.command("recover").code == 0
+    assert sink.rows() == [*ROWS]
+
+
+def test_gc_keeps_a_roll_that_is_recorded_and_removes_one_that_is_not(scene: Scene) -> None:
+    sink = keeping(scene)
+    driver = scene.driver(sink)
+    scene.run(driver, 1)
+    with going_away(Keeping):
+        scene.command("roll", "--timeout", "0")
+    stray = Attempt(QUERY, 0, driver.generation, 1)
+    sink.recall(scene.journal.read().kept("sink"), [])
+    sink._create(stray, "part", {}, [])
+
+    answer = scene.command("gc", "--yes", "--json").json
+
+    assert [left["generation"] for left in answer["removed"]] == [driver.generation]
+    assert sink.leftovers(QUERY) == [Attempt(QUERY, 0, 2, 1)]
+    assert scene.command("recover").code == 0
+    assert sink.rows() == [*ROWS]

@@ -1,0 +1,138 @@
+"""A folder that keeps its rows open over epochs, so that a piece that is lost, doubled or forgotten shows.
+
+Each epoch adds one piece. `most` pieces become one part when the epoch that brings the last of them is staged; what
+was added `idle` seconds ago is closed between epochs. Layout, beside that of `DirectoryParticipant`::
+
+    target/000000000042.000003.LINEAGE                 the epoch was committed, with the part that it closed, if any
+    target/rolls/000000000042.000003.r000001.LINEAGE   the part that a roll closed
+    target/open/LINEAGE/000000000042                   the piece of epoch 42
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import quote
+
+from epochal.testing import DirectoryParticipant
+from epochal.txn.errors import DataLost, Refused
+from epochal.txn.files import Files, LocalFiles, join
+from epochal.txn.model import Attempt, Handle, Json, OpenPart, Outcome, Staged
+
+NEVER = 1e9
+TARGET = "target"
+
+
+class Keeping(DirectoryParticipant):
+    """A participant with a rolling policy; `most` = 0 is one without."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str = "sink",
+        files: Files | None = None,
+        most: int = 1000,
+        idle: float = NEVER,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        files = files or LocalFiles(sync=False)
+        super().__init__(path, name=name, files=files)
+        self._most, self._idle, self._clock = most, idle, clock
+        self._kept: Mapping[str, Json] = {}
+
+    def describe(self) -> dict[str, Json]:
+        told: dict[str, Json] = {**super().describe(), "type": "keeping"}
+        return {**told, "keeps_open": True} if self._most else told
+
+    def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
+        if kept.get(TARGET, self._path) != self._path:
+            raise Refused(f"parts are open in {kept[TARGET]}, this sink writes to {self._path}")
+        self._kept = {epoch: at for epoch, at in kept.items() if epoch != TARGET}
+
+    def due(self) -> float | None:
+        times = [at for at in self._kept.values() if isinstance(at, float)]
+        return max(times) + self._idle if times and self._most else None
+
+    def open_parts(self, kept: Mapping[str, Json]) -> list[OpenPart]:
+        times = [at for at in kept.values() if isinstance(at, float)]
+        return [OpenPart("", 0, None, len(times), min(times), max(times))] if times else []
+
+    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+        piece = f"{attempt.epoch:012d}"
+        pieces = [*self._kept, piece]
+        closes = pieces if len(pieces) >= self._most else []
+        content = [row for epoch in closes if epoch != piece for row in self._read(attempt.lineage, epoch)]
+        content += rows if closes else []
+        self._create(attempt, "part", {"lineage": attempt.lineage, "offsets": offsets}, content)
+        if not closes:
+            self._create(attempt, "piece", {}, rows)
+        opens: dict[str, Json] = {piece: self._clock(), TARGET: self._path}
+        changes = self._nothing_open() if closes else opens
+        body: dict[str, Json] = {"spent": [e for e in closes if e != piece], "keeps": not closes}
+        return Staged(Handle(1, body), len(rows), changes=changes)
+
+    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
+        due = self.due()
+        if not self._kept or not (every or (due is not None and due <= self._clock())):
+            return None
+        content = [row for epoch in sorted(self._kept) for row in self._read(attempt.lineage, epoch)]
+        self._create(attempt, "part", {}, content)
+        body: dict[str, Json] = {"spent": [*sorted(self._kept)], "keeps": False}
+        return Staged(Handle(1, body), 0, changes=self._nothing_open())
+
+    def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
+        body = cast("dict[str, Any]", handle.known(1))
+        known = self._files.length(self._shown(attempt)) is not None
+        if not known:
+            for wanted, name, target in (
+                (body["keeps"], "piece", self._piece(attempt.lineage, f"{attempt.epoch:012d}")),
+                (True, "part", self._shown(attempt)),
+            ):
+                self._files.make_folder(target.rpartition("/")[0])
+                try:
+                    if wanted:
+                        self._files.rename(join(self._staged(attempt), name), target)
+                except FileNotFoundError:
+                    if self._files.length(target) is None:
+                        raise DataLost(f"{target}: neither staged nor there") from None
+        for epoch in body["spent"]:
+            self._files.delete(self._piece(attempt.lineage, epoch))
+        self._files.delete(self._staged(attempt))
+        return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
+
+    def rows(self) -> list[Json]:
+        """Every visible row, in no order."""
+        return super().rows() + [
+            json.loads(line)
+            for name in self._files.names(join(self._path, "rolls"))
+            for line in self._files.read(join(self._path, "rolls", name)).decode().splitlines()[1:]
+        ]
+
+    def lying_open(self) -> list[str]:
+        """The pieces that are in no published part."""
+        return [entry.name.rpartition("/")[2] for entry in self._files.walk(join(self._path, "open"))]
+
+    def _nothing_open(self) -> dict[str, Json]:
+        return dict.fromkeys([*self._kept, TARGET])
+
+    def _shown(self, attempt: Attempt) -> str:
+        folder = join(self._path, "rolls") if attempt.roll else self._path
+        return join(folder, f"{attempt.key}.{quote(attempt.lineage, safe='')}")
+
+    def _piece(self, lineage: str, epoch: str) -> str:
+        return join(self._path, "open", quote(lineage, safe=""), epoch)
+
+    def _read(self, lineage: str, epoch: str) -> list[Json]:
+        lines = self._files.read(self._piece(lineage, epoch)).decode().splitlines()
+        return [json.loads(line) for line in lines[1:]]
+
+    def _create(self, attempt: Attempt, name: str, head: Json, rows: Sequence[Json]) -> None:
+        data = "".join(json.dumps(line) + "\n" for line in [head, *rows]).encode()
+        self._files.create(join(self._staged(attempt), name), data)
+
+
+def from_description(description: Mapping[str, Json]) -> Keeping:
+    """What the command line builds."""
+    return Keeping(str(description["target"]), name=str(description["name"]))
