@@ -121,15 +121,11 @@ def rows_of(part: Iterable[Piece]) -> int | None:
 
 
 def _parts(ordered: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Runs of pieces of one bucket and one shape."""
-    part: list[Piece] = []
+    """The pieces of each bucket and shape."""
+    parts: dict[tuple[str, str], list[Piece]] = {}
     for piece in ordered:
-        if part and (piece.bucket, piece.shape) != (part[0].bucket, part[0].shape):
-            yield part
-            part = []
-        part.append(piece)
-    if part:
-        yield part
+        parts.setdefault((piece.bucket, piece.shape), []).append(piece)
+    yield from parts.values()
 
 
 def _is_full(pieces: list[Piece], policy: Rolling) -> bool:

@@ -84,6 +84,13 @@ def test_a_part_whose_columns_have_changed_closes_and_another_begins() -> None:
     assert [p.epoch for p in found.open] == [2]
 
 
+def test_columns_that_change_and_change_back_make_one_part_of_what_fits_together() -> None:
+    pieces = [piece(0, size=60), piece(1, shape="json other"), piece(2, size=60)]
+    found = plan(pieces, Rolling(max_bytes=100), clock=0)
+
+    assert epochs(found.closed) == [[0, 2]]
+
+
 def test_what_no_clock_can_close_is_never_due() -> None:
     assert due([[piece(0)]], Rolling(max_rows=5)) == NEVER
 

@@ -10,11 +10,12 @@ import pytest
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
-from epochal.txn import failpoints
+from epochal.txn import failpoints, rolls
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused
 from epochal.txn.journal import KEEP_GENERATIONS
 from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
+from epochal.txn.records import Roll
 from epochal.txn.recovery import Recovery, Sinks, open_parts, roll_all
 from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
@@ -368,6 +369,16 @@ def test_a_roll_whose_record_was_made_though_the_file_system_says_no_is_ours(
     assert scene.rows() == [0]
 
 
+def test_a_roll_whose_name_a_replaced_journal_has_taken_removes_nothing_of_its_namesake(scene: Scene) -> None:
+    driver = scene.start()
+    scene.run(driver, 0)
+    scene.events["before-roll"] = lambda: print(scene.journal().roll(Roll(1, 1, by=1, after=0, at="theirs")))
+
+    with pytest.raises(FencedOut):
+        driver.roll(every=True)
+    assert scene.sink().leftovers(QUERY) == [Attempt(QUERY, 0, 1, 1)]
+
+
 # A generation whose own sinks have no policy can roll too: `epochal roll` does.
 
 
@@ -397,6 +408,23 @@ def test_a_roll_that_had_not_staged_when_a_newer_start_swept_is_sealed_too(scene
     scene.run(newer[0], 1)
 
     assert scene.rows() == [0, 1]
+
+
+class Undescribed(Keeping):
+    """A sink that does not say that it keeps parts open."""
+
+    def describe(self) -> dict[str, Json]:
+        return {**super().describe(), "keeps_open": False}
+
+
+def test_a_roll_of_a_sink_that_does_not_say_so_is_sealed_too_once_something_is_open(scene: Scene) -> None:
+    older = scene.start(Undescribed("sink", files=scene.files))
+    scene.run(older, 0)
+    view = older.journal.read()
+    scene.run(scene.start(Undescribed("sink", files=scene.files, most=2)), 1)
+
+    assert view.may_roll
+    assert scene.journal().read().next_roll(1) is None
 
 
 # `epochal roll`.
@@ -536,6 +564,25 @@ def test_what_a_power_cut_takes_of_a_carried_out_roll_is_done_again_to_no_effect
     assert kept(scene) == []
 
 
+def test_a_roll_waits_for_an_epoch_that_a_power_cut_took_back(scene: Scene) -> None:
+    driver = scene.start()
+    scene.plan(0)
+    driver.run(0, [0])
+    scene.commit(0)
+    durable = dict(scene.files.content)
+    driver.settle()
+    scene.events["after-roll"] = die
+    with pytest.raises(Stop):
+        driver.roll(every=True)
+    of_the_roll = {p: d for p, d in scene.files.content.items() if "r000001" in p}
+    scene.files.content = {**durable, **of_the_roll}
+    scene.start().settle()
+
+    assert scene.rows() == [0]
+    assert scene.sink().lying_open() == []
+    assert scene.sink().leftovers(QUERY) == []
+
+
 def test_a_roll_is_carried_out_once_by_each_process_and_never_after_it_is_done(scene: Scene) -> None:
     sink = away(scene)
     driver = scene.start(sink)
@@ -568,10 +615,53 @@ def test_rolls_are_folded_away_with_their_epochs(scene: Scene) -> None:
         scene.run(driver, epoch)
         driver.roll(every=True)
 
-    rolls = [name for name in scene.names() if name.startswith("r")]
+    recorded = [name for name in scene.names() if name.startswith("r")]
     assert scene.rows() == list(range(80))
-    assert len(rolls) < 2 * 25
+    assert len(recorded) < 2 * 25
     assert scene.journal().read().next_roll(1) == 81
+
+
+def test_the_last_number_of_a_generations_rolls_is_not_forgotten(scene: Scene) -> None:
+    driver = scene.small()
+    scene.run(driver, 0)
+    driver.roll(every=True)
+    scene.run(driver, *range(1, 60))
+
+    assert scene.journal().read().floor > 30
+    assert scene.journal().read().next_roll(1) == 2
+
+
+def test_what_is_open_is_folded_up_to_the_snapshot_and_not_beyond(scene: Scene) -> None:
+    driver = scene.start()
+    scene.run(driver, 0)
+    driver.roll(every=True)
+    scene.run(driver, 1)
+    view = scene.journal().read()
+
+    assert view.kept("sink", through=0) == {}
+    assert view.kept("sink", through=1) == view.kept("sink") != {}
+    assert view.all_kept(through=0) == {}
+
+
+def test_a_generation_whose_rolls_are_not_sealed_outlives_a_purge_that_slept(scene: Scene) -> None:
+    older = scene.start()
+    scene.run(older, *range(6))
+    seen = older.journal.read()
+    for _ in range(KEEP_GENERATIONS + 1):
+        scene.events["before-roll-seal"] = die
+        with pytest.raises(Stop):
+            scene.start()
+
+    def the_older_one_goes_on_with_its_roll() -> None:
+        attempt = Attempt(QUERY, 5, 1, 1)
+        assert rolls.close(older.journal, seen, older._participants, attempt, every=True)
+        older.settle()
+
+    scene.events["before-purge"] = the_older_one_goes_on_with_its_roll
+    scene.journal().compact(scene.journal().read(), retain=1, slack=0)
+
+    assert scene.rows() == [*range(6)]
+    assert kept(scene) == []
 
 
 def test_the_seals_of_generations_that_are_gone_go_too(scene: Scene) -> None:
@@ -713,6 +803,18 @@ def test_a_listing_that_misses_a_new_snapshot_is_made_again(fresh: bool) -> None
     files.missing = frozenset({"s000000000008.json"})
 
     assert len(journal.read().kept("sink")) == 10 + 1
+
+
+def test_a_listing_that_shows_a_roll_without_its_start_is_made_again() -> None:
+    scene = Scene(files=Torn())
+    files = scene.files
+    assert isinstance(files, Torn)
+    driver = scene.start()
+    scene.run(driver, 0)
+    driver.roll(every=True)
+    files.missing = frozenset({"g000001.json"})
+
+    assert scene.journal().read().kept("sink") == {}
 
 
 # Two drivers with different offsets.
