@@ -30,6 +30,7 @@ STEPS: dict[str, str] = {
     "prepared": "the journal records PREPARED",
     "seal": "an older generation's PREPARED name is taken",
     "roll-seal": "an older generation's next roll is taken",
+    "rolled": "the journal records that every sink shows what a roll closed",
     "roll": "the journal records what is closed between two epochs",
     "decided": "the journal records DECIDED",
     "commit": "a participant commits an epoch",

@@ -109,7 +109,9 @@ class Journal:
 
     def finish_roll(self, record: Roll) -> None:
         """Record that every sink shows what was closed. Not durable, as DONE: else it is carried out once more."""
+        failpoints.hit("before-rolled")
         self._create(Rolled(record.generation, record.number, self.now()), durable=False)
+        failpoints.hit("after-rolled")
 
     def attempt(self, epoch: int, generation: int) -> Prepared | Seal | None:
         """The record that holds an attempt's name."""

@@ -77,7 +77,9 @@ OF_CASSANDRA = tuple(
 )
 # Theirs are beside this one, and on HDFS.
 OF_ROLLING = tuple(
-    f"{side}-{step}" for step in ("roll", "roll-seal", "merge", "copy", "join", "keep") for side in ("before", "after")
+    f"{side}-{step}"
+    for step in ("roll", "rolled", "roll-seal", "merge", "copy", "join", "keep")
+    for side in ("before", "after")
 )
 # Delta alone, where the decision is the journal's own, and commits/N may be missing for an epoch that is visible.
 EAGER_CHAIN = (

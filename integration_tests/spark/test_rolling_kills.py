@@ -40,7 +40,15 @@ CHAIN = (
     "after-purge",
 )
 # Between epochs, with nothing left to read: each run adds two epochs, waits until its parts have been idle, and dies.
-IDLE_CHAIN = ("before-roll", "after-roll", "before-merge", "before-rename@2", "before-manifest@5", "before-cleanup@7")
+IDLE_CHAIN = (
+    "before-roll",
+    "after-roll",
+    "before-merge",
+    "before-rename@2",
+    "before-manifest@5",
+    "before-rolled",
+    "after-rolled",
+)
 ON_HDFS = ("before-join", "after-join")  # integration_tests/hdfs/test_rolling.py
 
 

@@ -94,7 +94,7 @@ class Publisher:
                 for move in moves:
                     self._publish(move, step)
             if work.keeps:
-                self._keep()
+                self._keep(join(layout.target, work.manifest[1]))
             # Last: who finds the manifest knows that all of the above has happened.
             self._publish(work.manifest, "manifest")
         failpoints.hit("before-cleanup")
@@ -147,8 +147,11 @@ class Publisher:
             log.debug("%s: brought here before", path)  # or lost: then what is joined will lack it
         return path
 
-    def _keep(self) -> None:
-        """What stays open goes where no abort looks, all at once."""
+    def _keep(self, manifest: str) -> None:
+        """What stays open goes where no abort looks, all at once.
+
+        It may be gone from there too: another process has finished this epoch, and a later one has closed the parts.
+        """
         source = join(self.layout.attempt(self.attempt), DATA)
         target = self.layout.open(self.attempt.lineage, self.attempt.epoch)
         self.files.make_folder(self.layout.open(self.attempt.lineage))
@@ -156,7 +159,7 @@ class Publisher:
         try:
             self.files.move_folder(source, target)
         except (FileNotFoundError, FileExistsError):
-            if not self.files.names(target):
+            if not self.files.names(target) and self.files.length(manifest) is None:
                 raise DataLost(
                     f"sink {self.sink!r}: the rows of epoch {self.attempt.epoch} that belong to open parts are neither "
                     f"in {source} nor in {target}: another program has removed them"

@@ -120,6 +120,21 @@ def test_a_piece_that_is_lost_stops_the_query(tmp_path: Path) -> None:
     assert not (tmp_path / NAME).exists()
 
 
+def test_one_who_slept_while_others_went_on_finds_nothing_lost(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+
+    class Sleeper(Joining):
+        """While it sleeps before the move, another finishes the epoch, and a later one closes what it left open."""
+
+        def move_folder(self, source: str, target: str) -> None:
+            publish(tmp_path, work, Joining())
+            self.delete(target)
+            super().move_folder(source, target)
+
+    assert publish(tmp_path, work, Sleeper()) is Outcome.COMMITTED
+    assert (tmp_path / NAME).read_text() == "5\n66\n777\n"
+
+
 def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
     work = staged(tmp_path)
     Path(Layout(str(tmp_path)).source(ATTEMPT, "data/b")).unlink()
