@@ -24,7 +24,7 @@ from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, l
 from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
 from epochal.txn.records import NOBODY, GenerationStarted, Prepared, Seal, encode, staged_to_json
-from epochal.txn.view import View, fold, handles
+from epochal.txn.view import View, described_as_open, fold, handles
 
 log = logging.getLogger("epochal")
 
@@ -160,7 +160,8 @@ class Coordinator(Generic[Rows]):
 
     def keeps_open(self) -> bool:
         """Whether a sink keeps something open over epochs: the next is then staged when the last is done."""
-        return any(isinstance(p, KeepsState) for p in self._participants.values())
+        ours = self._started.sinks.values() if self._started is not None else ()
+        return self._before.may_roll or any(described_as_open(sink) for sink in ours)
 
     def due(self) -> float | None:
         """When a sink wants to close something, in seconds of the wall clock."""

@@ -109,8 +109,7 @@ class View:
     def may_roll(self) -> bool:
         """Whether anything of this stream is closed between epochs: a sink is described so, or has kept something."""
         described = (sink for record in self.generations.values() for sink in record.sinks.values())
-        keeps = any(isinstance(sink, dict) and sink.get("keeps_open") for sink in described)
-        return keeps or bool(self.rolls) or bool(self.all_kept())
+        return any(described_as_open(sink) for sink in described) or bool(self.rolls) or bool(self.all_kept())
 
     def keepers(self) -> set[int]:
         """The newest generation that describes each place where something is open."""
@@ -170,6 +169,11 @@ class View:
             return advance(state, State.LOST, what=what)
         state = advance(state, State.DECIDED, what=what)
         return advance(state, State.DONE, what=what) if epoch in self.done else state
+
+
+def described_as_open(description: Json) -> bool:
+    """Whether a sink, as a generation's record describes it, keeps something open over epochs."""
+    return isinstance(description, dict) and bool(description.get("keeps_open"))
 
 
 def fold(records: Iterable[Record]) -> View:
