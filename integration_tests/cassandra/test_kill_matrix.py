@@ -15,6 +15,7 @@ from integration_tests.cassandra.tables import Keyspace
 from integration_tests.cassandra.test_kills import IN_WORKERS
 from integration_tests.spark import checks
 from integration_tests.spark.children import Children
+from integration_tests.spark.test_kill_chain import OF_ROLLING
 from integration_tests.spark.test_kill_matrix import FILES, OF_DELTA, OF_FILES, kill_twice
 from integration_tests.spark.world import World
 
@@ -25,6 +26,7 @@ CASES = [
     (name, commit, sinks)
     for name, commit, sinks in product(failpoints.NAMES, ("checkpoint", "eager"), ("cassandra", "kinds"))
     if not (name.endswith((*OF_FILES, *OF_DELTA, "rename")) and sinks == "cassandra")
+    if name not in OF_ROLLING
     if name not in IN_WORKERS  # a dying worker ends no driver: test_kills.py
 ]
 

@@ -15,7 +15,11 @@ from integration_tests.kill_matrix.cases import CHANGE, Case, Point, Stream
 from integration_tests.kill_matrix.driver import SPARK_POINTS
 from integration_tests.kill_matrix.matrix import Matrix
 
-STEPS_OF_OTHER_SINKS = ("marker", "manifest", "cleanup", "table", "log", "rows", "part", "ledger")
+STEPS_OF_ROLLING = ("roll", "rolled", "roll-seal", "merge", "copy", "join", "keep")
+STEPS_OF_OTHER_SINKS = (
+    *("marker", "manifest", "cleanup", "table", "log", "rows", "part", "ledger"),
+    *STEPS_OF_ROLLING,
+)
 OF_OTHER_SINKS = tuple(f"{side}-{step}" for step in STEPS_OF_OTHER_SINKS for side in ("before", "after"))
 REACHABLE = tuple(name for name in failpoints.NAMES if name not in OF_OTHER_SINKS)
 POINTS = (*REACHABLE, *SPARK_POINTS)
