@@ -29,7 +29,7 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drive
 
     remote.publish_what_is_open()
     check_at_the_end(remote.look(), files=files)
-    assert len(visible_files(remote.world.second)) <= files
+    assert len(visible_files(remote.world.second)) < 2 * files  # of 2 buckets, each epoch would make 2
 
 
 @pytest.mark.matrix

@@ -61,7 +61,7 @@ def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(drivers: 
 
     publish_what_is_open(world.checkpoint)
     check_at_the_end(world, files=files)
-    assert len(visible_files(world.first)) <= files  # one in 3 epochs, in each of 3 buckets; without rolling, 3 each
+    assert len(visible_files(world.first)) < 2 * files  # of 3 buckets, each epoch would make 3
 
 
 def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothing(
