@@ -35,6 +35,11 @@ class Faults:
         if value not in names:
             self.add(f"{option}={value!r}: must be one of {', '.join(map(repr, names))}{nearest(str(value), names)}")
 
+    def above_zero(self, option: str, value: object) -> None:
+        """Note a fault unless the value is a whole number above 0."""
+        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        self.check(whole, f"{option}={value!r}: a number above 0")
+
     def sink_name(self, value: object) -> None:
         """Note a fault unless the value can name a sink in journals, settings and logs."""
         good = isinstance(value, str) and _NAME.fullmatch(value) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,10 @@ import pytest
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace
 from integration_tests.spark import checks
+from integration_tests.spark.chains import killed_at_each
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
-from integration_tests.spark.test_kill_chain import AHEAD, OF_CASSANDRA, check_readers_agree
+from integration_tests.spark.test_kill_chain import OF_CASSANDRA, check_readers_agree
 from integration_tests.spark.world import World, all_rows
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_ep
         checks.check_after_a_kill(world)
         streams.check_after_a_kill(world, space)
 
-    arguments = ("--sinks", "kinds", "--cassandra", streams.make_tables(space))
-    files = _killed_again_and_again(drivers, world, CHAIN, arguments, check)
+    arguments = ("--small-journal", "--sinks", "kinds", "--cassandra", streams.make_tables(space))
+    files = killed_at_each(drivers, world, CHAIN, arguments, check)
 
     checks.check_at_the_end(world, files=files)
     streams.check_at_the_end(world, space, files=files)
@@ -72,9 +72,9 @@ def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_ep
 def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
     drivers: Children, world: World, space: Keyspace
 ) -> None:
-    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
+    arguments = ("--small-journal", "--sinks", "cassandra", "--cassandra", streams.make_tables(space))
     check = partial(streams.check_after_a_kill, world, space)
-    files = _killed_again_and_again(drivers, world, ALONE, arguments, check)
+    files = killed_at_each(drivers, world, ALONE, arguments, check)
 
     streams.check_at_the_end(world, space, files=files)
 
@@ -89,8 +89,8 @@ def test_output_and_dead_letters_are_the_input_whatever_is_killed(
         assert max(rows.values(), default=1) == 1
         assert all(kind == "" for _, _, kind, _ in letters)
 
-    arguments = ("--sinks", "letters", "--cassandra", streams.make_tables(space))
-    files = _killed_again_and_again(drivers, world, LETTERS, arguments, check)
+    arguments = ("--small-journal", "--sinks", "letters", "--cassandra", streams.make_tables(space))
+    files = killed_at_each(drivers, world, LETTERS, arguments, check)
 
     rows, letters = streams.visible(space, "kinds"), checks.visible_rows(world.second)
     assert rows + letters == all_rows(files)
@@ -116,24 +116,6 @@ def test_nothing_of_an_epoch_is_visible_before_sparks_commit_of_it(
     ended = driver.wait()
     assert ended.ending is Ending.DONE, ended.output
     streams.check_at_the_end(world, space, files=2)
-
-
-def _killed_again_and_again(
-    drivers: Children, world: World, chain: Sequence[str], arguments: Sequence[str], check: Callable[[], None]
-) -> int:
-    """Start and kill once for each place, then run to the end. Returns how many files there were."""
-    for point in chain:
-        name, _, hit = point.partition("@")
-        files = len(checks.planned(world)) + AHEAD
-        world.feed(files)
-        ended = drivers.run(world.root, "--small-journal", *arguments, points=f"{name}=kill@{hit or 1}")
-
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        check()
-    last = drivers.run(world.root, "--small-journal", *arguments)
-
-    assert last.ending is Ending.DONE, last.output
-    return files
 
 
 @pytest.mark.parametrize("point", IN_WORKERS)

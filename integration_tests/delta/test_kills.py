@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from integration_tests.spark.chains import killed_at_each
 from integration_tests.spark.checks import committed, planned
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World, all_rows
 
 if TYPE_CHECKING:
@@ -26,16 +26,9 @@ CHAIN = ("after-table", "after-prepared", "before-log", "after-log", "before-log
 def test_kills_around_merges_and_appends_by_delta_leave_every_row_once(
     spark: SparkSession, drivers: Children, world: World
 ) -> None:
-    for point in CHAIN:
-        name, _, hit = point.partition("@")
-        files = len(planned(world)) + AHEAD
-        world.feed(files)
-        ended = drivers.run(world.root, "--sinks", "by-delta", points=f"{name}=kill@{hit or 1}")
+    arguments = ("--sinks", "by-delta")
+    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: None, ahead=AHEAD)
 
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-    last = drivers.run(world.root, "--sinks", "by-delta")
-
-    assert last.ending is Ending.DONE, last.output
     assert set(planned(world).values()) <= committed(world)
     for table in (world.second, world.table):
         theirs = spark.read.format("delta").load(str(table)).collect()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from hdfs import InsecureClient
@@ -43,13 +41,6 @@ class Remote:
             if self.client.status(f"{self.path}/{name}", strict=False):
                 self._copy(f"{self.path}/{name}", copy)
         return self.world
-
-    def publish_what_is_open(self) -> None:
-        """What a user does who wants to see it all. Merging needs Spark, which comes by itself."""
-        command = [sys.executable, "-m", "epochal.cli", "roll", f"{self.uri}/checkpoint", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-        assert done.returncode == 0, done.stderr
 
     def _copy(self, path: str, into: Path) -> None:
         into.mkdir(parents=True)

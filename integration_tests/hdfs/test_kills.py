@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, planned
+from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
-from integration_tests.spark.test_kill_chain import AHEAD
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -36,15 +35,6 @@ def test_a_kill_around_every_step_on_hdfs_loses_doubles_and_shows_early_nothing(
     drivers: Children, remote: Remote
 ) -> None:
     arguments = ["--sinks", "2", "--small-journal", *remote.arguments]
-    for point in CHAIN:
-        name, _, hit = point.partition("@")
-        files = len(planned(remote.world)) + AHEAD
-        remote.world.feed(files)
-        ended = drivers.run(remote.world.root, *arguments, points=f"{name}=kill@{hit or 1}")
+    files = killed_at_each(drivers, remote.world, CHAIN, arguments, lambda: check_after_a_kill(remote.look()))
 
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        check_after_a_kill(remote.look())
-    last = drivers.run(remote.world.root, *arguments)
-
-    assert last.ending is Ending.DONE, last.output
     check_at_the_end(remote.look(), files=files)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, planned, visible_files
+from integration_tests.spark.chains import killed_at_each, publish_what_is_open
+from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, visible_files
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-AHEAD = 6
 CHAIN = (
     "before-join",
     "after-join",  # joined, and under no name that readers look at
@@ -27,7 +26,7 @@ CHAIN = (
 def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drivers: Children, remote: Remote) -> None:
     files = _killed(drivers, remote, CHAIN, "rolling-rows-parquet,json")
 
-    remote.publish_what_is_open()
+    publish_what_is_open(f"{remote.uri}/checkpoint")
     check_at_the_end(remote.look(), files=files)
     assert len(visible_files(remote.world.second)) < 2 * files  # of 2 buckets, each epoch would make 2
 
@@ -41,22 +40,10 @@ def test_every_policy_and_format_survives_kills_on_hdfs(
     chain = ("after-write@3", "after-prepared@3", "before-keep@2", "before-manifest@4", "before-cleanup@3")
     files = _killed(drivers, remote, chain, f"rolling-{policy}-{formats}")
 
-    remote.publish_what_is_open()
+    publish_what_is_open(f"{remote.uri}/checkpoint")
     check_at_the_end(remote.look(), files=files)
 
 
 def _killed(drivers: Children, remote: Remote, chain: tuple[str, ...], sinks: str) -> int:
-    """Start and kill once for each place, then run to the end. Returns how many files there were."""
-    arguments = ["--small-journal", "--sinks", sinks, *remote.arguments]
-    for point in chain:
-        name, _, hit = point.partition("@")
-        files = len(planned(remote.world)) + AHEAD
-        remote.world.feed(files)
-        ended = drivers.run(remote.world.root, *arguments, points=f"{name}=kill@{hit or 1}")
-
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        check_parts_after_a_kill(remote.look())
-    ended = drivers.run(remote.world.root, *arguments)
-
-    assert ended.ending is Ending.DONE, ended.output
-    return files
+    arguments = ("--small-journal", "--sinks", sinks, *remote.arguments)
+    return killed_at_each(drivers, remote.world, chain, arguments, lambda: check_parts_after_a_kill(remote.look()))

@@ -6,24 +6,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
 from epochal.txn import failpoints
-from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, planned, visible_rows
+from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, visible_rows
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
-
-AHEAD = 6  # files that the source always has more than are planned: no run ends before its kill
 
 # With @N the kill comes in the second epoch of the run; without, often while the run recovers.
 CHAIN = (
@@ -108,7 +105,8 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
 ) -> None:
     stop = world.root / "stop"
     reader = drivers.run_module("integration_tests.spark.reader", str(world.root), str(stop))
-    files = _killed_again_and_again(drivers, world, CHAIN, "--sinks", "all")
+    arguments = ("--small-journal", "--sinks", "all")
+    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: check_after_a_kill(world))
     stop.touch()
     seen = json.loads(reader.wait().output.splitlines()[-1])
 
@@ -122,7 +120,8 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
 def test_eager_commits_of_a_table_survive_a_kill_at_every_failpoint_of_theirs(
     spark: SparkSession, drivers: Children, world: World
 ) -> None:
-    files = _killed_again_and_again(drivers, world, EAGER_CHAIN, "--sinks", "delta", "--commit", "eager")
+    arguments = ("--small-journal", "--sinks", "delta", "--commit", "eager")
+    files = killed_at_each(drivers, world, EAGER_CHAIN, arguments, lambda: check_after_a_kill(world, eager=True))
 
     check_at_the_end(world, files=files)
     check_readers_agree(spark, world)
@@ -135,19 +134,3 @@ def check_readers_agree(spark: SparkSession, world: World) -> None:
 
     assert Counter(row["id"] for row in theirs) == Counter(row["id"] for row in others)
     assert len(theirs) == sum(visible_rows(world.table).values())
-
-
-def _killed_again_and_again(drivers: Children, world: World, chain: Sequence[str], *arguments: str) -> int:
-    """Start and kill once for each place, then run to the end. Returns how many files there were."""
-    for point in chain:
-        name, _, hit = point.partition("@")
-        files = len(planned(world)) + AHEAD
-        world.feed(files)
-        ended = drivers.run(world.root, "--small-journal", *arguments, points=f"{name}=kill@{hit or 1}")
-
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        check_after_a_kill(world, eager="eager" in arguments)
-    ended = drivers.run(world.root, "--small-journal", *arguments)
-
-    assert ended.ending is Ending.DONE, ended.output
-    return files

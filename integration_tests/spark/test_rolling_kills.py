@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, planned, visible_files
+from integration_tests.spark.chains import killed_at_each, publish_what_is_open
+from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, visible_files
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.test_kill_chain import OF_ROLLING
@@ -18,7 +16,6 @@ from integration_tests.spark.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
-AHEAD = 6
 # Those of the protocol have their own chains. With @N the kill comes in a later epoch of the run.
 CHAIN = (
     "after-write@2",
@@ -59,7 +56,7 @@ def test_the_chains_have_every_failpoint_of_rolling() -> None:
 def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(drivers: Children, world: World) -> None:
     files = _killed(drivers, world, CHAIN, "rolling-rows-parquet,json")
 
-    publish_what_is_open(world.checkpoint)
+    _publish(world)
     check_at_the_end(world, files=files)
     assert len(visible_files(world.first)) < 2 * files  # of 3 buckets, each epoch would make 3
 
@@ -77,7 +74,7 @@ def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothin
         assert child.wait().ending is Ending.KILLED, point
         check_parts_after_a_kill(world)
     last = drivers.run(world.root, "--sinks", "rolling-idle-parquet,json")
-    publish_what_is_open(world.checkpoint)
+    _publish(world)
 
     assert last.ending is Ending.DONE, last.output
     check_at_the_end(world, files=2 * len(IDLE_CHAIN))
@@ -97,7 +94,7 @@ def test_a_driver_that_slept_in_a_roll_closes_nothing_that_a_newer_one_has_built
 
     assert newer.ending is Ending.DONE, newer.output
     assert old.wait().ending is Ending.FENCED_OUT
-    publish_what_is_open(world.checkpoint)
+    _publish(world)
     check_at_the_end(world, files=4)
 
 
@@ -108,31 +105,14 @@ def test_every_policy_and_format_survives_kills(drivers: Children, world: World,
     chain = ("after-write@3", "after-prepared@3", "before-keep@2", "before-manifest@4", "before-cleanup@3")
     files = _killed(drivers, world, chain, f"rolling-{policy}-{formats}")
 
-    publish_what_is_open(world.checkpoint)
+    _publish(world)
     check_at_the_end(world, files=files)
 
 
 def _killed(drivers: Children, world: World, chain: Sequence[str], sinks: str) -> int:
-    """Start and kill once for each place, then run to the end. Returns how many files there were."""
-    arguments = ["--small-journal", "--sinks", sinks]
-    for point in chain:
-        name, _, hit = point.partition("@")
-        files = len(planned(world)) + AHEAD
-        world.feed(files)
-        ended = drivers.run(world.root, *arguments, points=f"{name}=kill@{hit or 1}")
-
-        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        check_parts_after_a_kill(world)
-    ended = drivers.run(world.root, *arguments)
-
-    assert ended.ending is Ending.DONE, ended.output
-    return files
+    arguments = ("--small-journal", "--sinks", sinks)
+    return killed_at_each(drivers, world, chain, arguments, lambda: check_parts_after_a_kill(world))
 
 
-def publish_what_is_open(checkpoint: Path) -> None:
-    """What a user does who wants to see it all."""
-    command = [sys.executable, "-m", "epochal.cli", "roll", str(checkpoint), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["checkpoint"] == str(checkpoint)
+def _publish(world: World) -> None:
+    assert json.loads(publish_what_is_open(str(world.checkpoint)))["checkpoint"] == str(world.checkpoint)

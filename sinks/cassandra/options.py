@@ -104,9 +104,7 @@ def check_rows(faults: Faults, options: Options, endpoint: Endpoint, ttl: object
     faults.check(ttl is None or options.ttl is not None, f"ttl={ttl!r}: seconds, or a text such as '30 days'")
     faults.check(options.ttl is None or options.expires_at is None, "ttl and expires_at: only one of them")
     for name in ("max_row_bytes", "in_flight", "batch_rows"):
-        value = getattr(options, name)
-        good = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        faults.check(good, f"{name}={value!r}: a number above 0")
+        faults.above_zero(name, getattr(options, name))
     faults.check(options.tasks is None or options.tasks > 0, f"tasks={options.tasks!r}: a number above 0")
     condition = options.delete_when
     faults.check(

@@ -38,9 +38,8 @@ class Rolling:
         faults = Faults("Rolling")
         limits = (self.max_bytes, self.max_rows, self.max_age, self.inactivity)
         faults.check(any(limit is not None for limit in limits), "give a limit, or a part would never appear")
-        rows = self.max_rows
-        whole = isinstance(rows, int) and not isinstance(rows, bool) and rows > 0
-        faults.check(rows is None or whole, f"max_rows={rows!r}: a number above 0")
+        if self.max_rows is not None:
+            faults.above_zero("max_rows", self.max_rows)
         parsed = {
             "bytes_limit": faults.parsed("max_bytes", self.max_bytes, parse_size),
             "age_limit": faults.parsed("max_age", self.max_age, parse_duration),

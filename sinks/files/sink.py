@@ -74,8 +74,8 @@ class RollingFileSink:
         faults.one_of("marker", marker, MARKERS)
         faults.sink_name(name)
         self._buckets = _checked_buckets(bucket_by, faults)
-        whole = isinstance(max_rows_per_file, int) and not isinstance(max_rows_per_file, bool) and max_rows_per_file > 0
-        faults.check(max_rows_per_file is None or whole, f"max_rows_per_file={max_rows_per_file!r}: a number above 0")
+        if max_rows_per_file is not None:
+            faults.above_zero("max_rows_per_file", max_rows_per_file)
         faults.check(
             compression is None or (isinstance(compression, str) and compression != ""),
             f"compression={compression!r}: the name of a codec, such as 'gzip'",
@@ -171,7 +171,12 @@ class RollingFileSink:
             return Staged(Handle(HANDLE_VERSION, body), count)
         clock = self._clock_before if self._clock_before is not None else time.time()
         fresh = self._pieces(rows.sparkSession, attempt, home, written, clock, shape)
-        return self._roll(attempt, fresh, rows.sparkSession, clock, shape=shape, rows=count, offsets=offsets)
+        if self._rolling is None:  # as ever, a file for each that was written; and what is still open is closed
+            plan = rolling.plan(self._kept.pieces, None, clock)
+            plan = Plan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
+        else:
+            plan = rolling.plan([*self._kept.pieces, *fresh], self._rolling, clock, shape=shape)
+        return self._roll(attempt, plan, clock, rows.sparkSession, frozenset(fresh), rows=count, offsets=offsets)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
@@ -198,11 +203,11 @@ class RollingFileSink:
 
     def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
         clock = time.time()
-        policy = None if every else self._rolling
-        if not rolling.plan(self._kept.pieces, policy, clock).closed:
+        plan = rolling.plan(self._kept.pieces, None if every else self._rolling, clock)
+        if not plan.closed:
             return None
         session = session_for(self._place()[1].target) if self._needs_spark() else None
-        return self._roll(attempt, [], session, clock, every=every)
+        return self._roll(attempt, plan, clock, session, frozenset())
 
     def open_parts(self, kept_now: Mapping[str, Json]) -> list[OpenPart]:
         parts = rolling.open_parts(kept.decode(kept_now).pieces)
@@ -231,30 +236,24 @@ class RollingFileSink:
     def _roll(
         self,
         attempt: Attempt,
-        fresh: list[Piece],
-        spark: SparkSession | None,
+        plan: Plan,
         clock: float,
+        spark: SparkSession | None,
+        fresh: frozenset[Piece],
         *,
-        shape: str | None = None,
-        every: bool = False,
         rows: int = 0,
         offsets: str = "",
     ) -> Staged:
-        """Close what is full or due, and say what stays open."""
+        """Close what the plan says, and say what stays open."""
         files, layout = self._place()
-        if self._rolling is None:  # as ever, a file for each that was written; and what is still open is closed
-            plan = rolling.plan(self._kept.pieces, None, clock)
-            plan = Plan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
-        else:
-            plan = rolling.plan([*self._kept.pieces, *fresh], None if every else self._rolling, clock, shape=shape)
         after = Kept(layout.target, plan.open, {**(self._kept.headers or {}), **self._headers})
         closer = Closer(self._name, files, layout, attempt, self._writer, after.headers or {}, self._schemas)
-        closed = closer.close(plan, frozenset(fresh), spark)
+        closed = closer.close(plan, fresh, spark)
         work = Work(
             NO_MANIFEST,
             files=closed.moves,
             joins=closed.joins,
-            keeps=any(piece.epoch == attempt.epoch for piece in plan.open) and bool(fresh),
+            keeps=any(piece in fresh for piece in plan.open),
             spent=closed.spent,
         )
         body = self._handle(attempt, work, rows, offsets)

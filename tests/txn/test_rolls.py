@@ -34,6 +34,12 @@ class Scene(Stream):
     def keeping(self, path: str = "sink", *, name: str = "sink", most: int = 1000) -> Keeping:
         return Keeping(path, name=name, files=self.files, most=most, idle=IDLE, clock=lambda: self.now)
 
+    def die_in_a_roll(self, driver: Coordinator[Rows], point: str) -> None:
+        """Close all that is open, and die at a failpoint of it."""
+        self.events[point] = die
+        with pytest.raises(Stop):
+            driver.roll(every=True)
+
     def sink(self, name: str = "sink") -> Keeping:
         return self.keeping(name, name=name)
 
@@ -198,9 +204,7 @@ def test_no_roll_comes_before_an_older_generations_attempt_is_decided(scene: Sce
 def test_a_roll_that_is_recorded_is_carried_out_by_whoever_comes(scene: Scene) -> None:
     driver = scene.start()
     scene.run(driver, 0)
-    scene.events["after-roll"] = die
-    with pytest.raises(Stop):
-        driver.roll(every=True)
+    scene.die_in_a_roll(driver, "after-roll")
     shown = scene.rows()
     scene.recover()
 
@@ -213,9 +217,7 @@ def test_a_roll_that_is_recorded_is_carried_out_by_whoever_comes(scene: Scene) -
 def test_the_next_start_keeps_a_recorded_roll_and_carries_it_out(scene: Scene) -> None:
     driver = scene.start()
     scene.run(driver, 0)
-    scene.events["after-roll"] = die
-    with pytest.raises(Stop):
-        driver.roll(every=True)
+    scene.die_in_a_roll(driver, "after-roll")
     scene.run(scene.start(scene.keeping(most=1)), 1)
 
     assert scene.rows() == [0, 1]
@@ -224,9 +226,7 @@ def test_the_next_start_keeps_a_recorded_roll_and_carries_it_out(scene: Scene) -
 def test_a_roll_that_died_before_its_record_is_removed_and_its_part_stays_open(scene: Scene) -> None:
     driver = scene.start()
     scene.run(driver, 0)
-    scene.events["before-roll"] = die
-    with pytest.raises(Stop):
-        driver.roll(every=True)
+    scene.die_in_a_roll(driver, "before-roll")
     left = scene.sink().leftovers(QUERY)
     newer = scene.start()
 
@@ -538,9 +538,7 @@ def test_a_sink_can_move_once_its_rolls_are_carried_out(scene: Scene) -> None:
 def test_a_roll_that_waits_for_a_sink_that_was_removed_is_named_and_recover_finishes_it(scene: Scene) -> None:
     driver = scene.start()
     scene.run(driver, 0)
-    scene.events["after-roll"] = die
-    with pytest.raises(Stop):
-        driver.roll(every=True)
+    scene.die_in_a_roll(driver, "after-roll")
     other = DirectoryParticipant("other", name="other", files=scene.files)
     with pytest.raises(Refused, match="waits for sink 'sink'"):
         scene.start(other).settle()
@@ -571,9 +569,7 @@ def test_a_roll_waits_for_an_epoch_that_a_power_cut_took_back(scene: Scene) -> N
     scene.commit(0)
     durable = dict(scene.files.content)
     driver.settle()
-    scene.events["after-roll"] = die
-    with pytest.raises(Stop):
-        driver.roll(every=True)
+    scene.die_in_a_roll(driver, "after-roll")
     of_the_roll = {p: d for p, d in scene.files.content.items() if "r000001" in p}
     scene.files.content = {**durable, **of_the_roll}
     scene.start().settle()

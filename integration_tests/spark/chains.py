@@ -1,0 +1,47 @@
+"""A driver is killed at one place after the other, on one stream, and then runs to the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from integration_tests.spark.checks import planned
+from integration_tests.spark.children import Children
+from integration_tests.spark.driver import Ending
+from integration_tests.spark.world import World
+
+AHEAD = 6  # files that the source always has more than are planned: no run ends before its kill
+
+
+def killed_at_each(
+    drivers: Children,
+    world: World,
+    chain: Sequence[str],
+    arguments: Sequence[str],
+    check: Callable[[], object],
+    *,
+    ahead: int = AHEAD,
+) -> int:
+    """Start, kill and check once for each place, then run to the end. Returns how many files there were."""
+    for point in chain:
+        name, _, hit = point.partition("@")
+        files = len(planned(world)) + ahead
+        world.feed(files)
+        ended = drivers.run(world.root, *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        check()
+    last = drivers.run(world.root, *arguments)
+
+    assert last.ending is Ending.DONE, last.output
+    return files
+
+
+def publish_what_is_open(checkpoint: str) -> str:
+    """What a user does who wants to see it all; what the command says. Merging on HDFS needs Spark, which it starts."""
+    command = [sys.executable, "-m", "epochal.cli", "roll", checkpoint, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr
+    return done.stdout
