@@ -20,9 +20,10 @@ from epochal.testing.servers.keeping import Keeper
 
 # Starts two processes, tells about them, and waits to be killed.
 STARTER = """
-import json, os, sys, time
+import json, os, signal, sys, time
 from pathlib import Path
 from epochal.testing.servers.keeping import Keeper
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run with it ignored
 forking = "--fork" in sys.argv
 keeper = Keeper(Path(sys.argv[1]) if len(sys.argv) > 1 and not forking else None)
 pids = [
