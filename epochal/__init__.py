@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from epochal.sinks.cassandra import CassandraSink
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.history import epoch_version
-    from epochal.sinks.files import Bucket, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
+    from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
@@ -40,6 +40,7 @@ __all__ = [
     "BadRows",
     "Bucket",
     "CassandraSink",
+    "Complete",
     "DataLost",
     "DeltaSink",
     "EpochQuery",
@@ -70,6 +71,7 @@ __all__ = [
 _HOMES = {
     "Bucket": "epochal.sinks.files",
     "CassandraSink": "epochal.sinks.cassandra",
+    "Complete": "epochal.sinks.files",
     "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",

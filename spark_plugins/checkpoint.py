@@ -52,6 +52,15 @@ class SparkCheckpoint:
             return None
         return hashlib.sha256(_without_plan(data)).hexdigest()
 
+    def watermark(self, epoch: int) -> float | None:
+        """The query's watermark in offsets/N; None for 0, which Spark writes until it has seen a row's time."""
+        try:
+            plan = self._files.read(join(self.path, "offsets", str(epoch))).split(b"\n")[1]
+            found = json.loads(plan)["batchWatermarkMs"]
+        except (FileNotFoundError, IndexError, ValueError, KeyError, TypeError):
+            return None
+        return found / 1000 if isinstance(found, int) and found > 0 else None
+
 
 def _without_plan(data: bytes) -> bytes:
     """The version, the watermark and the sources' offsets of an offsets file.

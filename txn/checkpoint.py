@@ -16,3 +16,6 @@ class Checkpoint(Protocol):
 
     def offsets(self, epoch: int) -> str | None:
         """A digest of ``offsets/N`` as it is now; None if Spark has purged it."""
+
+    def watermark(self, epoch: int) -> float | None:
+        """The watermark that epoch N was planned with, in seconds since 1970; None if there was none yet."""

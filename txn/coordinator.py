@@ -21,7 +21,7 @@ from epochal.txn.errors import BadRows, CommitFailed, EpochalError, FencedOut, O
 from epochal.txn.guard import Choices, Evidence, judge
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
-from epochal.txn.participant import KeepsState, Participant
+from epochal.txn.participant import FollowsWatermark, KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
 from epochal.txn.records import NOBODY, GenerationStarted, Prepared, Seal, encode, staged_to_json
 from epochal.txn.view import View, described_as_open, fold, handles
@@ -115,6 +115,7 @@ class Coordinator(Generic[Rows]):
             return Ran.SKIPPED  # the batch has come twice to one start; staging it again would touch what may win
         attempt = Attempt(self.lineage, epoch, self.generation)
         rolls.recall(view, self._participants, epoch)
+        self._tell_watermark(epoch)
         staged = self._stage(attempt, rows, offsets)
         parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
         record = Prepared(epoch, self.generation, offsets, parts, self._journal.now())
@@ -131,6 +132,12 @@ class Coordinator(Generic[Rows]):
             self.check_fence(view)  # before asking: a generation that slept may find the winner folded away
             self._check_replay(view, epoch, offsets)
         return Ran.STAGED if staged or not self._participants else Ran.SKIPPED
+
+    def _tell_watermark(self, epoch: int) -> None:
+        followers = [p for p in self._participants.values() if isinstance(p, FollowsWatermark)]
+        watermark = self._checkpoint.watermark(epoch) if followers else None
+        for follower in followers:
+            follower.follow(watermark)
 
     def settle(self) -> None:
         """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store is away."""

@@ -79,6 +79,14 @@ class KeepsState(Protocol):
 
 
 @runtime_checkable
+class FollowsWatermark(Protocol):
+    """A participant to whom it matters how far the query's event time has come."""
+
+    def follow(self, watermark: float | None) -> None:
+        """Called before `stage`: rows before this time count as late, in seconds since 1970; None while unknown."""
+
+
+@runtime_checkable
 class StagesInCheckpoint(Protocol):
     """A participant whose store has no place for files: it stages beside the journal."""
 

@@ -24,13 +24,16 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
 from integration_tests.spark.jvm import CHEAP, JAVA_OPTIONS, LOOPBACK
 from integration_tests.spark.waiting import wait_until
-from integration_tests.spark.world import SCHEMA, World
+from integration_tests.spark.world import ROWS, SCHEMA, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 PLAIN = {"spark.jars": ""}  # without Delta's own code, which appends to plain tables do not need
+
+
+LATE = 5  # files
 
 
 class Ending(IntEnum):
@@ -101,6 +104,8 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> lis
         # A kind that is empty is no partition: a third of all rows go to the dead letters.
         letters = epochal.RollingFileSink(place(world.second), format="json", name="letters")
         return [epochal.CassandraSink(dead_letters=letters, name="kinds", **_reached(cassandra, "kinds"))]
+    if which == "hours":
+        return hourly_sinks(place(world.first), place(world.second))
     if which.startswith("rolling"):
         return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:])
     if which in ("cassandra", "kinds"):
@@ -142,6 +147,27 @@ def rolling_sinks(first: str, second: str, policy: str, formats: str) -> list[Si
     ]
 
 
+def hourly_sinks(first: str, second: str) -> list[Sink]:
+    """Buckets that are marked when their hour is over; in the second, no part appears before that."""
+    hour, complete = epochal.TimeBucket("at", "hour"), epochal.Complete(by="watermark")
+    return [
+        epochal.RollingFileSink(first, bucket_by=[hour], marker=complete, name="first"),
+        epochal.RollingFileSink(
+            second, format="json", bucket_by=[hour], marker=complete, rolling=POLICIES["long"], name="second"
+        ),
+    ]
+
+
+def in_hours(frame: DataFrame) -> DataFrame:
+    """An hour for each file of the source, with a watermark; each fifth file has a row that is late by five hours."""
+    from pyspark.sql import functions as f
+
+    late = (f.col("file") % LATE == 0) & (f.col("file") > 0) & (f.col("id") % ROWS == 0)
+    hour = f.when(late, f.col("file") - LATE).otherwise(f.col("file"))
+    at = f.timestamp_seconds(hour * 3600 + f.col("id") % ROWS * 600)
+    return frame.withColumn("at", at).withWatermark("at", "0 seconds")
+
+
 def cassandra_sinks(place: str) -> list[epochal.CassandraSink]:
     """Two tables of the keyspace in HOST:PORT/KEYSPACE: every row, and totals to which every epoch adds."""
     rows = epochal.CassandraSink(name="rows", **_reached(place, "rows"))
@@ -171,6 +197,8 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
         .option("maxFilesPerTrigger", arguments.files_per_trigger)
         .parquet(f"file:{world.source}")
     )
+    if arguments.sinks == "hours":
+        frame = in_hours(frame)
     if arguments.slow_gate:
         frame = _slowed(frame, arguments.slow_gate)
     stream = frame.writeStream.option("checkpointLocation", checkpoint)
@@ -239,7 +267,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
     parser.add_argument(
-        "--sinks", default="2", help="1, 2, json, delta, all, by-delta, cassandra, kinds, letters, rolling-.."
+        "--sinks", default="2", help="1, 2, json, delta, all, by-delta, cassandra, kinds, letters, hours, rolling-.."
     )
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
     parser.add_argument("--at", default="", help="a URI for checkpoint and targets, instead of ROOT")

@@ -7,7 +7,7 @@ What is left stays open until `max_age` after its first piece or `inactivity` af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from epochal.sinks.options import Faults
@@ -75,8 +75,15 @@ class Plan:
     open: tuple[Piece, ...]
 
 
-def plan(pieces: Iterable[Piece], policy: Rolling | None, clock: float, *, shape: str | None = None) -> Plan:
-    """Decide for every bucket. Without a policy all is closed; with a `shape` all that has another one is too."""
+def plan(
+    pieces: Iterable[Piece],
+    policy: Rolling | None,
+    clock: float,
+    *,
+    shape: str | None = None,
+    complete: Collection[str] = (),
+) -> Plan:
+    """Decide for every bucket. Without a policy all is closed; so is what has another `shape`, and what is complete."""
     closed: list[tuple[Piece, ...]] = []
     left: list[Piece] = []
     for part in _parts(sorted(pieces, key=lambda piece: piece.order)):
@@ -86,7 +93,10 @@ def plan(pieces: Iterable[Piece], policy: Rolling | None, clock: float, *, shape
             if policy is not None and _is_full(current, policy):
                 closed.append(tuple(current))
                 current = []
-        if current and (policy is None or shape not in (None, current[0].shape) or due([current], policy) <= clock):
+        if not current:
+            continue
+        overdue = policy is None or due([current], policy) <= clock
+        if overdue or shape not in (None, current[0].shape) or current[0].bucket in complete:
             closed.append(tuple(current))
         else:
             left.extend(current)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.sinks.files.buckets import UNITS, TimeBucket
+from epochal.sinks.files.completion import Complete
 from epochal.sinks.files.rolling import Rolling
 from epochal.sinks.files.sink import RollingFileSink
 from epochal.sinks.texts import parse_bool, parse_int
+from epochal.txn.errors import OptionError
 
 _TIME = re.compile(rf"({'|'.join(UNITS)})\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\)")
 
@@ -37,6 +39,7 @@ LIMITS: Mapping[str, Callable[[str], object]] = {
     "max_age": str,
     "inactivity": str,
 }
+MARKER = "marker."  # marker.by=watermark
 PARSERS: Mapping[str, Callable[[str], object]] = {
     "path": str,
     "format": str,
@@ -46,6 +49,8 @@ PARSERS: Mapping[str, Callable[[str], object]] = {
     **{f"{ROLLING}{limit}": parse for limit, parse in LIMITS.items()},
     "compression": str,
     "marker": str,
+    f"{MARKER}by": str,
+    f"{MARKER}delay": str,
 }
 REQUIRED = ("path",)
 NESTED = "options"  # options.<key> goes to Spark's writer
@@ -53,8 +58,16 @@ NESTED = "options"  # options.<key> goes to Spark's writer
 
 def build(name: str, values: Mapping[str, object], nested: Mapping[str, str]) -> RollingFileSink:
     """The sink that parsed settings describe."""
-    arguments: dict[str, Any] = {k: v for k, v in values.items() if k != "path" and not k.startswith(ROLLING)}
-    limits: dict[str, Any] = {k.removeprefix(ROLLING): v for k, v in values.items() if k.startswith(ROLLING)}
-    if limits:
+    grouped = (ROLLING, MARKER)
+    arguments: dict[str, Any] = {k: v for k, v in values.items() if k != "path" and not k.startswith(grouped)}
+    if limits := _below(ROLLING, values):
         arguments["rolling"] = Rolling(**limits)
+    if completion := _below(MARKER, values):
+        if "marker" in values:
+            raise OptionError(f"sink {name!r}", [f"marker and {MARKER}by are two kinds of marker: set one of them"])
+        arguments["marker"] = Complete(**completion)
     return RollingFileSink(str(values["path"]), name=name, options=dict(nested), **arguments)
+
+
+def _below(start: str, values: Mapping[str, object]) -> dict[str, Any]:
+    return {key.removeprefix(start): value for key, value in values.items() if key.startswith(start)}

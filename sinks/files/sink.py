@@ -7,6 +7,7 @@ decided while the epoch is staged (`rolling`) and recorded with it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks import enrolment, footers
 from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files import joining, kept, manifest, rolling
+from epochal.sinks.files import completion, joining, kept, manifest, rolling
 from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
 from epochal.sinks.files.closing import Closer
+from epochal.sinks.files.completion import Complete, Marks
 from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.kept import Kept
 from epochal.sinks.files.layout import DATA, MANIFEST, MARKER, Layout, marker_name, part_name
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
+log = logging.getLogger("epochal")
+
 HANDLE_VERSION = 2
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
@@ -49,9 +53,9 @@ class RollingFileSink:
 
     `bucket_by` takes column names, `TimeBucket`s and `Bucket`s, which are functions. The rows in the files keep
     the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
-    `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket. `options` go to
-    Spark's writer as they are. With `rolling` a bucket's part stays open over epochs and appears when
-    a limit is reached.
+    `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket; a `Complete` makes one when a bucket's
+    time is over. `options` go to Spark's writer as they are. With `rolling` a bucket's part stays open over epochs
+    and appears when a limit is reached.
     """
 
     def __init__(
@@ -65,15 +69,15 @@ class RollingFileSink:
         max_rows_per_file: int | None = None,
         rolling: Rolling | None = None,
         compression: str | None = None,
-        marker: str = "none",
+        marker: str | Complete = "none",
         options: Mapping[str, str] | None = None,
     ) -> None:
         faults = Faults(f"RollingFileSink({path!r})")
         faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
         faults.one_of("format", format, FORMATS)
-        faults.one_of("marker", marker, MARKERS)
         faults.sink_name(name)
         self._buckets = _checked_buckets(bucket_by, faults)
+        _check_marker(marker, self._buckets, faults)
         if max_rows_per_file is not None:
             faults.above_zero("max_rows_per_file", max_rows_per_file)
         faults.check(
@@ -103,6 +107,8 @@ class RollingFileSink:
         self._recalled: Mapping[str, Json] = {}
         self._kept = Kept()
         self._clock_before: float | None = None
+        self._watermark: float | None = None
+        self._epochs_without = 0
         self._headers: dict[str, bytes] = {}
         self._schemas: dict[str, StructType] = {}
         self._checked_open = False
@@ -121,7 +127,7 @@ class RollingFileSink:
             "target": self._place()[1].target,
             "format": self._format,
         }
-        if self._rolling is not None:
+        if self._rolling is not None or isinstance(self._marker, Complete):
             told |= {"keeps_open": True, "compression": self._compression}
         return told
 
@@ -162,21 +168,23 @@ class RollingFileSink:
         if count == 0:
             written = []  # Spark writes a file for an empty frame too
         files.sync_all([join(home, DATA, entry.name) for _, entry in written])
+        clock = self._clock_before if self._clock_before is not None else time.time()
+        marks = self._marks({bucket for bucket, _ in written}, clock)
         if self._rolling is None and not self._kept.pieces:
             moves: list[Move] = []
             for bucket, entry in written:
                 target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
                 moves.append((f"{DATA}/{entry.name}", target, entry.length))
-            body = self._handle(attempt, Work(NO_MANIFEST, files=tuple(moves)), count, offsets)
-            return Staged(Handle(HANDLE_VERSION, body), count)
-        clock = self._clock_before if self._clock_before is not None else time.time()
+            work = Work(NO_MANIFEST, files=tuple(moves))
+            return self._staged(attempt, work, Kept(layout.target), marks, clock, rows=count, offsets=offsets)
         fresh = self._pieces(rows.sparkSession, attempt, home, written, clock, shape)
         if self._rolling is None:  # as ever, a file for each that was written; and what is still open is closed
             plan = rolling.plan(self._kept.pieces, None, clock)
             plan = Plan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
-            plan = rolling.plan([*self._kept.pieces, *fresh], self._rolling, clock, shape=shape)
-        return self._roll(attempt, plan, clock, rows.sparkSession, frozenset(fresh), rows=count, offsets=offsets)
+            pieces = [*self._kept.pieces, *fresh]
+            plan = rolling.plan(pieces, self._rolling, clock, shape=shape, complete=marks.complete)
+        return self._roll(attempt, plan, marks, clock, rows.sparkSession, frozenset(fresh), rows=count, offsets=offsets)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
@@ -195,19 +203,29 @@ class RollingFileSink:
                 f"{self._place()[1].target}. Nothing was written. Publish them first: `epochal roll CHECKPOINT`"
             )
 
+    def follow(self, watermark: float | None) -> None:
+        self._watermark = watermark
+        self._epochs_without = 0 if watermark is not None else self._epochs_without + 1
+        if self._awaits("watermark") and self._epochs_without == 2:  # before its first rows no query has one
+            log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self._name)
+
     def due(self) -> float | None:
-        if self._rolling is None:
-            return None
-        found = rolling.due(rolling.open_parts(self._kept.pieces), self._rolling)
+        found = rolling.NEVER
+        if self._rolling is not None:
+            found = rolling.due(rolling.open_parts(self._kept.pieces), self._rolling)
+        if isinstance(self._marker, Complete):
+            found = min(found, self._marker.due(self._kept.awaited) or rolling.NEVER)
         return None if found == rolling.NEVER else found
 
     def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
         clock = time.time()
-        plan = rolling.plan(self._kept.pieces, None if every else self._rolling, clock)
-        if not plan.closed:
+        marks = self._marks((), clock) if self._awaits("clock") else Marks(self._kept.awaited)
+        policy = None if every else self._rolling
+        plan = rolling.plan(self._kept.pieces, policy, clock, complete=marks.complete)
+        if not plan.closed and not marks.complete:
             return None
         session = session_for(self._place()[1].target) if self._needs_spark() else None
-        return self._roll(attempt, plan, clock, session, frozenset())
+        return self._roll(attempt, plan, marks, clock, session, frozenset())
 
     def open_parts(self, kept_now: Mapping[str, Json]) -> list[OpenPart]:
         parts = rolling.open_parts(kept.decode(kept_now).pieces)
@@ -237,6 +255,7 @@ class RollingFileSink:
         self,
         attempt: Attempt,
         plan: Plan,
+        marks: Marks,
         clock: float,
         spark: SparkSession | None,
         fresh: frozenset[Piece],
@@ -256,9 +275,26 @@ class RollingFileSink:
             keeps=any(piece in fresh for piece in plan.open),
             spent=closed.spent,
         )
-        body = self._handle(attempt, work, rows, offsets)
+        return self._staged(attempt, work, after, marks, clock, rows=rows, offsets=offsets)
+
+    def _staged(
+        self, attempt: Attempt, work: Work, after: Kept, marks: Marks, clock: float, *, rows: int, offsets: str
+    ) -> Staged:
+        body = self._handle(attempt, work, marks, rows, offsets)
         body["clock"] = clock
-        return Staged(Handle(HANDLE_VERSION, body), rows, changes=kept.changes(self._recalled, kept.encode(after)))
+        now = kept.encode(replace(after, awaited=marks.awaited))
+        return Staged(Handle(HANDLE_VERSION, body), rows, changes=kept.changes(self._recalled, now))
+
+    def _awaits(self, what: str) -> bool:
+        return isinstance(self._marker, Complete) and self._marker.by == what
+
+    def _marks(self, touched: Iterable[str], clock: float) -> Marks:
+        """What has become of the buckets that await their marker, those of this epoch's rows included."""
+        if not isinstance(self._marker, Complete):
+            return Marks()
+        ends = {bucket: completion.ends_at(bucket, self._buckets) for bucket in touched}
+        awaited = {**self._kept.awaited, **{bucket: end for bucket, end in ends.items() if end is not None}}
+        return self._marker.divide(awaited, watermark=self._watermark, clock=clock)
 
     def _check_open(self, lineage: str) -> None:
         """Once a start: pieces that the journal knows nothing of are rows that would never appear."""
@@ -295,7 +331,7 @@ class RollingFileSink:
             if entry.length
         ]
 
-    def _handle(self, attempt: Attempt, work: Work, rows: int, offsets: str) -> dict[str, Json]:
+    def _handle(self, attempt: Attempt, work: Work, marks: Marks, rows: int, offsets: str) -> dict[str, Json]:
         """Stage the manifest and the markers beside the files."""
         files, layout = self._place()
         home = layout.attempt(attempt)
@@ -312,9 +348,9 @@ class RollingFileSink:
         ).encode()
         files.create(join(home, MANIFEST), entry, durable=False)  # PREPARED, which follows, is
         markers: list[Move] = []
-        for number, target in enumerate(self._marker_names(attempt, [target for target, _ in shown])):
-            files.create(join(home, f"{MARKER}-{number}"), b"", durable=False)
-            markers.append((f"{MARKER}-{number}", target, 0))
+        for number, (target, text) in enumerate(self._markers(attempt, marks, [target for target, _ in shown])):
+            files.create(join(home, f"{MARKER}-{number}"), text, durable=False)
+            markers.append((f"{MARKER}-{number}", target, len(text)))
         whole = replace(work, manifest=(MANIFEST, layout.manifest_name(attempt), len(entry)), markers=tuple(markers))
         return {"target": layout.target, **whole.to_json()}
 
@@ -417,12 +453,17 @@ class RollingFileSink:
             )
         return bucketing.folder_name(key, value)
 
-    def _marker_names(self, attempt: Attempt, targets: list[str]) -> list[str]:
+    def _markers(self, attempt: Attempt, marks: Marks, targets: list[str]) -> list[tuple[str, bytes]]:
+        """The names and contents of what is published with the files."""
         if self._marker == "epoch":
-            return [marker_name(attempt)]
+            return [(marker_name(attempt), b"")]
         if self._marker == "bucket":
-            return [f"{folder}_SUCCESS" for folder in sorted({t[: t.rfind("/") + 1] for t in targets})]
-        return []
+            folders = sorted({target[: target.rfind("/") + 1] for target in targets})
+            return [(f"{folder}{completion.SUCCESS}", b"") for folder in folders]
+        files, layout = self._place()
+        # All earlier epochs are published when one is staged, so what lies there tells the version.
+        versions = [completion.next_version(files.names(join(layout.target, bucket))) for bucket in marks.complete]
+        return [completion.marker(*found, attempt) for found in zip(marks.complete, versions, strict=True)]
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
         body = handle.known(HANDLE_VERSION)
@@ -463,7 +504,15 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
         format_ not in joining.BY_BYTES or codec in joining.BY_BYTES_CODECS,
         f"compression={codec!r}: files of it cannot be joined; with rolling, {format_} takes gzip or bzip2",
     )
-    faults.check(marker != "bucket", "marker='bucket': with rolling a bucket is never known to be complete")
+    faults.check(marker != "bucket", "marker='bucket': with rolling, give a Complete, which says when a bucket is")
+
+
+def _check_marker(given: object, buckets: Sequence[AnyBucket], faults: Faults) -> None:
+    if not isinstance(given, Complete):
+        faults.one_of("marker", given, MARKERS)
+        return
+    timed = any(isinstance(bucket, TimeBucket) for bucket in buckets)
+    faults.check(timed, f"marker={given!r}: only a TimeBucket in bucket_by tells when a bucket is complete")
 
 
 def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:

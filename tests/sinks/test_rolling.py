@@ -160,10 +160,11 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
         )
         for p in pieces
     ]
-    before = Kept("/target", tuple(alike), {SHAPE: b"a,b\n"})
+    before = Kept("/target", tuple(alike), {SHAPE: b"a,b\n"}, {"day=1/": 86_400.0})
     after = kept.decode(kept.encode(before))
 
     assert sorted(after.pieces, key=lambda p: p.order) == sorted(alike, key=lambda p: p.order)
+    assert after.awaited == before.awaited
     assert after.header(SHAPE) == (b"a,b\n" if any(p.shape == SHAPE for p in alike) else b"")
 
 
@@ -205,7 +206,7 @@ def test_a_policy_without_limits_is_refused() -> None:
         ({"format": "xml"}, "cannot be joined"),
         ({"format": "json", "compression": "zstd"}, "gzip or bzip2"),
         ({"format": "json", "options": {"compression": "snappy"}}, "gzip or bzip2"),
-        ({"marker": "bucket"}, "never known to be complete"),
+        ({"marker": "bucket"}, "with rolling, give a Complete"),
         ({"rolling": "64 MB"}, "a Rolling, such as"),
     ],
 )

@@ -89,3 +89,22 @@ def test_an_epoch_planned_again_at_another_time_has_the_same_digest(tmp_path: Pa
 
     assert again == one
     assert reader(tmp_path).offsets(4) != one, "the watermark decides which rows come too late"
+
+
+@pytest.mark.parametrize(
+    ("plan", "watermark"),
+    [
+        ('{"batchWatermarkMs":1700000000500,"batchTimestampMs":1}', 1_700_000_000.5),
+        ('{"batchWatermarkMs":0,"batchTimestampMs":1}', None),  # what Spark writes before it has seen a time
+        ('{"batchTimestampMs":1}', None),
+        ("torn", None),
+    ],
+)
+def test_the_watermark_is_the_one_that_the_epoch_was_planned_with(
+    tmp_path: Path, plan: str, watermark: float | None
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").write_text(f'v1\n{plan}\n{{"logOffset":4}}')
+
+    assert reader(tmp_path).watermark(4) == watermark
+    assert reader(tmp_path).watermark(5) is None

@@ -42,6 +42,7 @@ def test_the_public_names_are_these() -> None:
         "BadRows",
         "Bucket",
         "CassandraSink",
+        "Complete",
         "DataLost",
         "DeltaSink",
         "EpochQuery",

@@ -113,6 +113,9 @@ class SharedCheckpoint:
         found: str | None = self._ask("offsets", epoch)
         return found
 
+    def watermark(self, epoch: int) -> float | None:
+        return None
+
 
 class SharedStore:
     """A participant of one world."""

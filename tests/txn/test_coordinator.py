@@ -97,6 +97,34 @@ class Failing(DirectoryParticipant):
         super().abort(attempt, handle)
 
 
+class Following(DirectoryParticipant):
+    """A folder that notes how far the query's event time has come when it stages."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__("sink", name="sink", files=stream.files)
+        self.watermark: float | None = -1.0
+        self.staged_at: list[float | None] = []
+
+    def follow(self, watermark: float | None) -> None:
+        self.watermark = watermark
+
+    def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
+        self.staged_at.append(self.watermark)
+        return super().stage(attempt, rows, offsets=offsets)
+
+
+def test_a_sink_that_follows_the_watermark_is_told_it_before_each_epoch(stream: Stream) -> None:
+    sink = Following(stream)
+    coordinator = stream.start(sink)
+    for epoch, watermark in enumerate((0, 5000)):
+        stream.files.create(f"{stream.path}/offsets/{epoch}", f'v1\n{{"batchWatermarkMs":{watermark}}}\n0'.encode())
+        coordinator.run(epoch, [epoch])
+        stream.commit(epoch)
+        coordinator.settle()
+
+    assert sink.staged_at == [None, 5.0]
+
+
 # Races between a start and a driver that is alive. The explorer found them; here each stands alone.
 
 
