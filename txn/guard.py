@@ -159,6 +159,13 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
         if adopted:
             verdict.adopted[sink] = memory.last
     elif memory.last > max(known, verdict.adopted.get(sink, NO_EPOCH)):
+        if view.kept(sink):  # neither choice would do: what was open then may be shown by now, and other parts be open
+            raise Rewound(
+                f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to "
+                f"{known}, and parts were open then: checkpoint and journal were restored from an older copy, which "
+                "cannot tell what has become of those parts. Nothing was written. Bring back the newest copy of the "
+                "journal, the checkpoint may be older; or go on in another target"
+            )
         adopted = _accept(
             Rewound(
                 f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to "

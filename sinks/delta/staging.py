@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.jvm import DELETED
 from epochal.sinks.reasons import marked
+from epochal.sinks.sessions import set_for
 from epochal.sinks.values import decode, encoded, in_utc, quoted
 from epochal.txn.errors import BadRows, Refused
 
@@ -164,14 +165,5 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
 @contextmanager
 def written_plainly(spark: SparkSession) -> Iterator[None]:
     """Files as Delta's readers and our statistics want them. In a query's own clone of the session."""
-    before = {key: spark.conf.get(key, None) for key in PLAINLY}
-    for key, value in PLAINLY.items():
-        spark.conf.set(key, value)
-    try:
+    with set_for(spark, PLAINLY):
         yield
-    finally:
-        for key, given in before.items():
-            if given is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, given)

@@ -112,9 +112,13 @@ class Closer:
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """A piece that is not as its epoch left it must stop the query before something is built on it."""
-        for piece in self._names.keys() - fresh:
+        earlier = self._names.keys() - fresh
+        lengths: dict[str, int] = {}
+        for folder in {_folder(piece) for piece in earlier}:  # one listing each: a part may have thousands of pieces
+            lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        for piece in earlier:
             path = self._path(self._names[piece])
-            found = self.files.length(path)
+            found = lengths.get(self._names[piece])
             if found != piece.bytes:
                 raise Refused(
                     f"sink {self.sink!r}: {path} holds rows of epoch {piece.epoch} that are not published yet, and "

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.sessions import for_many_files, set_for
 from epochal.txn.files import Files, join
 
 if TYPE_CHECKING:
@@ -60,6 +61,18 @@ def merge(
 
     Without a `schema` Spark asks the files, which is a job of its own.
     """
+    with set_for(spark, for_many_files(spark)):
+        _merge(spark, format_, groups, writer, folder, schema)
+
+
+def _merge(
+    spark: SparkSession,
+    format_: str,
+    groups: Sequence[Sequence[str]],
+    writer: Callable[[DataFrame], DataFrameWriter],
+    folder: str,
+    schema: StructType | None,
+) -> None:
     paths = [spark_path(path) for group in groups for path in group]
     reader = spark.read.option(GLOB, "false").format(format_)
     frame = (reader if schema is None else reader.schema(schema)).load(paths)
@@ -84,8 +97,9 @@ def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int
     if not paths:
         return []
     reader = spark.read.option(GLOB, "false").format(format_ if format_ in MERGED else "text")
-    frame = reader.load([spark_path(path) for path in paths])
-    counted = frame.groupBy(_tail_column(frame).alias("piece")).count().collect()
+    with set_for(spark, for_many_files(spark)):
+        frame = reader.load([spark_path(path) for path in paths])
+        counted = frame.groupBy(_tail_column(frame).alias("piece")).count().collect()
     found = {row["piece"]: int(row["count"]) for row in counted}
     return [found.get(_tail(path), 0) for path in paths]
 

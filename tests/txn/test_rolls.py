@@ -12,7 +12,7 @@ from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
 from epochal.txn import failpoints, rolls
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused
+from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused, Rewound
 from epochal.txn.journal import KEEP_GENERATIONS
 from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
 from epochal.txn.records import Roll
@@ -1009,3 +1009,21 @@ def test_new_is_refused_while_parts_are_open_where_the_sink_wrote_before(scene: 
     latest = scene.journal(1).read().latest
     assert latest is not None
     assert not latest.closed
+
+
+def test_a_journal_from_before_parts_were_closed_is_refused_whatever_is_chosen(scene: Scene) -> None:
+    driver = scene.start(scene.keeping(most=3))
+    scene.run(driver, 0, 1)
+    old = dict(scene.files.content)
+    scene.run(driver, 2, 3)
+    shown = scene.rows()
+    for path in [p for p in scene.files.content if p.startswith(f"{scene.path}/")]:
+        scene.files.delete(path)
+    for path, data in old.items():
+        if path.startswith(f"{scene.path}/"):
+            scene.files.create(path, data)
+
+    for adopt, new in ((None, None), (f"{TAG}@3", None), (None, f"{TAG}@3")):
+        with pytest.raises(Rewound, match="parts were open then"):
+            scene.start(scene.keeping(most=3), adopt=adopt, new=new)
+    assert scene.rows() == shown == [0, 1, 2]
