@@ -46,6 +46,7 @@ PARSERS: Mapping[str, Callable[[str], object]] = {
     **{f"{ROLLING}{limit}": parse for limit, parse in LIMITS.items()},
     "compression": str,
     "marker": str,
+    "digest": parse_bool,
 }
 REQUIRED = ("path",)
 NESTED = "options"  # options.<key> goes to Spark's writer
