@@ -153,6 +153,11 @@ class Auditor:
                 tallies = self._read(rows, version, numbers)
             if tallies is None:
                 continue
+            if version != history.version:
+                (later,) = (entry.said for entry in history.entries if entry.version == version + 1)
+                self._notes.append(
+                    f"{later} has rewritten rows of {len(numbers)} epochs: they were read as they were before"
+                )
             for epoch in numbers:
                 epochs[epoch] = total(tallies.get(name, Tally()) for name in history.epochs[epoch].added)
         return self._found(landed, seen_from, epochs, whole)

@@ -76,8 +76,8 @@ class Writing:
         if counted is not None and found != counted.rows:
             raise Refused(
                 f"sink {self._name!r}: of {counted.rows} rows of epoch {attempt.epoch} that Spark wrote to {home}, "
-                f"{found} are there. Do the driver and the executors see the same file system? Nothing of the epoch was "
-                "written"
+                f"{found} are there. Do the driver and the executors see the same file system? Nothing of the epoch "
+                "was written"
             )
         return counted or Tally(found), staged
 
