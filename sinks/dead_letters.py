@@ -48,7 +48,8 @@ class DeadLetters:
         counter = Observation()
         watched = rows.observe(counter, f.count(f.lit(1)).alias("rows"))
         found = self._letters.stage(attempt, self._origin.rejected(watched), offsets=offsets)
-        return Staged(found.handle, found.rows, int(counter.get.get("rows", 0)))
+        seen = int(counter.get.get("rows", 0))
+        return Staged(found.handle, found.rows, seen, digest=found.digest)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         return self._letters.commit(attempt, handle)

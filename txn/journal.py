@@ -31,6 +31,7 @@ from epochal.txn.records import (
     epoch_of_name,
     is_record_name,
 )
+from epochal.txn.totals import totals
 from epochal.txn.view import View, fold
 
 KEEP_GENERATIONS = 8
@@ -147,7 +148,8 @@ class Journal:
         if through <= view.floor or kept < retain + slack:
             return
         failpoints.hit("before-snapshot")
-        self._create(Snapshot(through, self.now(), view.all_kept(through=through)))
+        counted = totals(view, through=through).to_json()
+        self._create(Snapshot(through, self.now(), view.all_kept(through=through), counted))
         failpoints.hit("after-snapshot")
         self.purge(through)
 

@@ -86,13 +86,15 @@ class Handle:
 class Staged:
     """A participant's answer to stage: the handle, how many rows it holds, and of how many that it was given.
 
-    `changes` are to what the participant keeps in the journal: new values by key, None for what goes.
+    `changes` are to what the participant keeps in the journal: new values by key, None for what goes. `digest` says
+    which rows they are, in the spelling of `tallies`, for an audit.
     """
 
     handle: Handle
     rows: int
     seen: int | None = None  # where it is not all of them
     changes: Mapping[str, Json] = field(default_factory=dict)
+    digest: str | None = None
 
     @property
     def given(self) -> int:

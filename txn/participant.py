@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
+from epochal.txn.audit import Found, Scope
 from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
 
 Rows = TypeVar("Rows", contravariant=True)
@@ -92,3 +93,11 @@ class StagesInCheckpoint(Protocol):
 
     def stage_in(self, folder: str) -> None:
         """Called at each start of a query, before anything else."""
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """A participant that can say what is in its store, for `epochal audit`. Without it nothing of it is provable."""
+
+    def audit(self, scope: Scope) -> Found:
+        """Look at the store. Writes nothing, and is safe beside a driver that is at work."""

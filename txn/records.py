@@ -68,7 +68,7 @@ class Prepared:
     epoch: int
     generation: int
     offsets: str  # digest of offsets/N as this generation planned it
-    sinks: dict[str, Json]  # sink -> {handle, rows, changes}
+    sinks: dict[str, Json]  # sink -> {handle, rows, digest, changes}
     at: str = ""
 
     @property
@@ -165,6 +165,7 @@ class Snapshot:
     through: int
     at: str = ""
     kept: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> what it keeps in the journal
+    totals: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # what the sinks were given, see `totals`
 
     @property
     def name(self) -> str:
@@ -261,4 +262,6 @@ def _build(path: str, inner: dict[str, Json]) -> Record:
 def staged_to_json(staged: Staged) -> dict[str, Json]:
     """A participant's part of a PREPARED record."""
     part: dict[str, Json] = {"handle": staged.handle.to_json(), "rows": staged.rows}
+    if staged.digest is not None:
+        part["digest"] = staged.digest
     return {**part, "changes": dict(staged.changes)} if staged.changes else part

@@ -24,9 +24,8 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
 from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Sweep, held, sweep
-from epochal.txn.records import canonical
 from epochal.txn.states import State
-from epochal.txn.view import View
+from epochal.txn.view import View, target_of
 
 Build: TypeAlias = Callable[[Mapping[str, Json]], Participant[Any]]
 Told: TypeAlias = Callable[[Attempt, str, Outcome], None]
@@ -305,11 +304,5 @@ def incarnations(journals: Callable[[int], Journal]) -> Iterator[Journal]:
 
 
 def _place(sink: str, description: Json) -> Place:
-    if not isinstance(description, dict):
-        return Place(sink, "", "")
-    target = description.get("target")
-    return Place(sink, str(description.get("type", "")), target if isinstance(target, str) else _spelled(description))
-
-
-def _spelled(description: dict[str, Json]) -> str:
-    return canonical(description).decode("ascii")
+    kind = str(description.get("type", "")) if isinstance(description, dict) else ""
+    return Place(sink, kind, target_of(description))

@@ -19,6 +19,7 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
+    canonical,
 )
 from epochal.txn.states import State, advance
 
@@ -35,6 +36,7 @@ class View:
     rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
     carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
     kept_at_floor: Mapping[str, Json] = field(default_factory=dict)  # sink -> what it kept, folded away
+    totals_at_floor: Mapping[str, Json] = field(default_factory=dict)  # what the sinks were given, folded away
     _kept: dict[str, dict[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # found before
 
     @cached_property
@@ -176,6 +178,14 @@ def described_as_open(description: Json) -> bool:
     return isinstance(description, dict) and bool(description.get("keeps_open"))
 
 
+def target_of(description: Json) -> str:
+    """Where a sink keeps its epochs, by its description; one that names no target is told apart by all of it."""
+    if not isinstance(description, dict):
+        return ""
+    target = description.get("target")
+    return target if isinstance(target, str) else canonical(description).decode("ascii")
+
+
 def fold(records: Iterable[Record]) -> View:
     """The view of a set of records, in any order."""
     generations: dict[int, GenerationStarted] = {}
@@ -186,6 +196,7 @@ def fold(records: Iterable[Record]) -> View:
     carried_out: set[tuple[int, int]] = set()
     floor = NO_EPOCH
     kept: dict[str, Json] = {}
+    totals: dict[str, Json] = {}
     for record in records:
         match record:
             case GenerationStarted():
@@ -201,8 +212,8 @@ def fold(records: Iterable[Record]) -> View:
             case Rolled():
                 carried_out.add((record.generation, record.number))
             case Snapshot() if record.through > floor:
-                floor, kept = record.through, record.kept
-    view = View(generations, attempts, decided, frozenset(done), floor, rolls, frozenset(carried_out), kept)
+                floor, kept, totals = record.through, record.kept, record.totals
+    view = View(generations, attempts, decided, frozenset(done), floor, rolls, frozenset(carried_out), kept, totals)
     _check(view, done)
     return view
 

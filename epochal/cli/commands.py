@@ -15,11 +15,14 @@ from epochal.txn.errors import EpochalError, NotSettled
 
 AWAY = 1
 REFUSED = 2
+# 3 is `audit`'s: something differs
 INTERRUPTED = 130
 
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            where the stream and each of its sinks stand
   epochal status  checkpoints/orders --json     the same for machines
+  epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
+  epochal audit   checkpoints/orders --fast     by names, lengths and logs alone, without Spark
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
   epochal roll    checkpoints/orders            publish the parts that are open, and stop a query that still runs
   epochal gc      checkpoints/orders            what could be removed, and what must stay and why
@@ -28,7 +31,7 @@ EXAMPLES = """examples:
   epochal serve   cassandra | hdfs              a real server on loopback to try things on, until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
-exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused
+exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused, 3 an audit found that something differs
 """
 KEPT = "keep the data here, and go on with what is there"
 
@@ -66,6 +69,10 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import status
 
             return status.run(options.checkpoint, options.journal, as_json=options.json)
+        case "audit":
+            from epochal.cli import audit
+
+            return audit.run(options.checkpoint, options.journal, fast=options.fast, as_json=options.json)
         case "recover":
             from epochal.cli import recover
 
@@ -131,6 +138,11 @@ def parser() -> argparse.ArgumentParser:
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "where a stream and its sinks stand; reads only"
     commands.add_parser("status", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    about = "is what the sinks hold exactly what was given to them? reads only"
+    audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    audit.add_argument(
+        "--fast", action="store_true", help="without reading rows, and so without Spark: names, lengths and logs alone"
+    )
     about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
     recover = commands.add_parser(
         "recover", parents=[stream, common, verbose], help=about, description=about.capitalize()

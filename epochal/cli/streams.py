@@ -120,12 +120,12 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     )
 
 
-def start_spark(path: str) -> None:
-    """A session for what lies on a Hadoop file system; one is enough."""
+def start_spark(path: str, master: str = "local[1]") -> None:
+    """A session for what lies on a Hadoop file system, or has to be read row by row; one is enough."""
     module = sys.modules.get("pyspark.sql")
     if module is not None and module.SparkSession._instantiatedSession is not None:
         return
     from epochal.spark_plugins.session import session
 
     print(f"starting Spark to reach {path}", file=sys.stderr)
-    session("epochal", master="local[1]")
+    session("epochal", master=master)

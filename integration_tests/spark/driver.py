@@ -84,22 +84,32 @@ def _ending(fault: Exception) -> Ending:
 Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
 
 
-def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> list[Sink]:
+def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, digest: bool = False) -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
 
     def place(path: Path) -> str:
         return f"{at}/{path.name}" if at else str(path)
 
-    first = epochal.RollingFileSink(place(world.first), bucket_by=["kind"], marker="epoch", name="first")
+    first = epochal.RollingFileSink(place(world.first), bucket_by=["kind"], marker="epoch", name="first", digest=digest)
     second = epochal.RollingFileSink(
-        place(world.second), format="json", bucket_by=["word"], max_rows_per_file=2, marker="bucket", name="second"
+        place(world.second),
+        format="json",
+        bucket_by=["word"],
+        max_rows_per_file=2,
+        marker="bucket",
+        name="second",
+        digest=digest,
     )
     table = epochal.DeltaSink(
-        place(world.table), partition_by=["kind"], properties={"delta.checkpointInterval": "3"}, name="table"
+        place(world.table),
+        partition_by=["kind"],
+        properties={"delta.checkpointInterval": "3"},
+        name="table",
+        digest=digest,
     )
     sinks: list[Sink] = [first, second, table]
     if which == "json":
-        return [epochal.RollingFileSink(place(world.first), format="json", name="first")]
+        return [epochal.RollingFileSink(place(world.first), format="json", name="first", digest=digest)]
     if which == "letters":
         # A kind that is empty is no partition: a third of all rows go to the dead letters.
         letters = epochal.RollingFileSink(place(world.second), format="json", name="letters")
@@ -107,7 +117,7 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "") -> lis
     if which == "hours":
         return hourly_sinks(place(world.first), place(world.second))
     if which.startswith("rolling"):
-        return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:])
+        return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:], digest=digest)
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
@@ -128,7 +138,7 @@ POLICIES = {
 }
 
 
-def rolling_sinks(first: str, second: str, policy: str, formats: str) -> list[Sink]:
+def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
     """Parts that stay open over epochs, of two formats: rolling-rows-parquet,json and the like."""
     names = formats.split(",")
     header = {"header": "true"}
@@ -140,6 +150,7 @@ def rolling_sinks(first: str, second: str, policy: str, formats: str) -> list[Si
             rolling=POLICIES[policy],
             options=header if format_ == "csv" else {},
             name=name,
+            digest=digest,
         )
         for path, format_, column, name in zip(
             (first, second), names, ("kind", "word"), ("first", "second"), strict=False
@@ -189,7 +200,7 @@ def _reached(place: str, table: str) -> dict[str, Any]:
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     world = World(Path(arguments.root))
-    sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at)
+    sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at, digest=arguments.digest)
     checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
     writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
     frame = (
@@ -281,6 +292,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")
     parser.add_argument("--small-journal", action="store_true", help="compact the journal each few epochs")
     parser.add_argument("--gate-after-batch", default="", help="a file to wait at before Spark's commits/N")
+    parser.add_argument("--digest", action="store_true", help="sinks digest their rows")
     parser.add_argument("--slow-gate", default="", help="a file that tasks wait for")
     return parser.parse_args()
 

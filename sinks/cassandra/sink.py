@@ -27,6 +27,7 @@ from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
 from epochal.sinks.reasons import reason_of
 from epochal.txn import failpoints
+from epochal.txn.audit import Difference, Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
@@ -34,6 +35,14 @@ from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+UNCOUNTED = {
+    "upsert": "an upsert that another one has overwritten, deleted or let expire cannot be counted: only that the "
+    "ledger has the last epoch was looked at",
+    "accumulate": "totals do not tell which rows they were added up from: only that the ledger has the last epoch was "
+    "looked at",
+}
 
 
 class CassandraSink:
@@ -247,6 +256,17 @@ class CassandraSink:
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
         self._place()[0].delete(self._home(attempt))
+
+    def audit(self, scope: Scope) -> Found:
+        """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
+        last = self._ledger().memory(scope.lineage).last
+        differences, unproven = [], [UNCOUNTED[self._options.mode]]
+        if last < scope.expected.last:
+            what = f"is done, and the last epoch in {self._keyspace}.epochal_streams is {last if last >= 0 else 'none'}"
+            differences.append(Difference(what, scope.expected.last))
+        elif last > scope.expected.through:
+            unproven.append(f"epoch {last} is in the ledger and not done in the journal: it is under way")
+        return Found(differences=tuple(differences), unproven=tuple(unproven))
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, home = self._place()

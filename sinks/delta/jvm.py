@@ -86,6 +86,17 @@ class SparkTable:
         for row in history.select("version", "userMetadata").collect():
             yield int(row["version"]), row["userMetadata"]
 
+    def live(self) -> list[tuple[str, int]]:
+        """(path, bytes) of every file that readers see, as of the state that was read."""
+        from pyspark.sql import DataFrame as SparkDataFrame
+
+        found = SparkDataFrame(self._snapshot.allFiles().toDF(), self._spark).select("path", "size").collect()
+        return [(row["path"], int(row["size"])) for row in found]
+
+    def at(self, version: int) -> DataFrame:
+        """The table as a version left it."""
+        return self._spark.read.format("delta").option("versionAsOf", version).load(self._path)
+
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Make the table, empty. No error if another driver was first."""
         from pyspark.sql.types import StructType

@@ -71,6 +71,12 @@ class NativeTable:
         for entry in self._table.history(limit):
             yield int(entry["version"]), entry.get("userMetadata")
 
+    def live(self) -> list[tuple[str, int]]:
+        """(path, bytes) of every file that readers see, as of the state that was read."""
+        assert self._table is not None
+        found = self._table.get_add_actions(flatten=False)
+        return list(zip(found.column("path").to_pylist(), found.column("size_bytes").to_pylist(), strict=True))
+
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Make the table, empty. No error if another driver was first."""
         try:

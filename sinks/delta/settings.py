@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.sinks.delta.sink import DeltaSink
-from epochal.sinks.texts import parse_names
+from epochal.sinks.texts import parse_bool, parse_names
 
 PARSERS: Mapping[str, Callable[[str], object]] = {
     "path": str,
@@ -17,6 +17,7 @@ PARSERS: Mapping[str, Callable[[str], object]] = {
     "order_by": parse_names,
     "delete_when": str,
     "drop": parse_names,
+    "digest": parse_bool,
 }
 REQUIRED = ("path",)
 NESTED = "properties"  # properties.<key> is a property of a new table

@@ -19,6 +19,7 @@ from epochal.sinks.delta.writing import Writing
 from epochal.sinks.hadoop import resolve
 from epochal.sinks.options import Faults
 from epochal.txn import failpoints
+from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
@@ -44,6 +45,7 @@ class DeltaSink:
     those for which the SQL condition `delete_when` holds delete their key, and columns in `drop` are
     there for these two only. A missing table is made with `partition_by` and `properties`.
     `evolve="add_columns"` adds columns that the table does not have, in the epoch's own commit.
+    With `digest` each epoch's rows are digested while they are written, for ``epochal audit``.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class DeltaSink:
         order_by: Sequence[str] = (),
         delete_when: str | None = None,
         drop: Sequence[str] = (),
+        digest: bool = False,
     ) -> None:
         faults = Faults(f"DeltaSink({path!r})")
         installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
@@ -83,6 +86,11 @@ class DeltaSink:
         else:
             for option, value in (("keys", keys), ("order_by", order_by), ("delete_when", delete_when), ("drop", drop)):
                 faults.check(not value, f"{option}: only for mode='upsert'")
+        faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False")
+        faults.check(
+            not (digest and mode == "upsert"),
+            "digest=True: not for an upsert, whose rows may be updated or deleted by any later epoch",
+        )
         for key in self._keys:
             faults.check(key not in self._drop, f"drop: {key!r} is a key")
         faults.done()
@@ -91,6 +99,7 @@ class DeltaSink:
         self._name = name
         self._evolve = evolve == "add_columns"
         self._delete_when = delete_when
+        self._digest = digest
         self._bound: tuple[Files, Layout, Committer] | None = None
 
     def __repr__(self) -> str:
@@ -155,7 +164,8 @@ class DeltaSink:
             staged_schema["fields"].append(deleted)
         if self._drop:
             frame = frame.drop(*self._drop)
-        count, files = Writing(self._name, *self._place()[:2]).write(attempt, frame, state, native=native)
+        writing = Writing(self._name, *self._place()[:2])
+        tally, files = writing.write(attempt, frame, state, native=native, digest=self._digest)
         epoch = StagedEpoch(
             target=layout.target,
             mode=self._mode,
@@ -168,7 +178,7 @@ class DeltaSink:
             deletes=self._delete_when is not None,
             settings=staging.settings_of(rows.sparkSession),
         )
-        return Staged(epoch.handle(), count)
+        return Staged(epoch.handle(), tally.rows, digest=tally.digest)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()
@@ -188,6 +198,12 @@ class DeltaSink:
         # Never more than the staging folder: whatever a log entry could name has left it.
         files, layout, _ = self._place()
         files.delete(layout.attempt(attempt))
+
+    def audit(self, scope: Scope) -> Found:
+        from epochal.sinks.delta.auditing import Auditor
+
+        files, layout, committer = self._place()
+        return Auditor(files, layout, committer, self._mode).audit(scope)
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout, _ = self._place()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from epochal.sinks import footers
-from epochal.sinks.delta import staging
+from epochal.sinks import digests, footers
+from epochal.sinks.delta import digesting, staging
 from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.handle import NewFile, StagedFile
 from epochal.sinks.delta.layout import DATA, Layout, part_name
@@ -16,6 +16,7 @@ from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.model import Attempt
+from epochal.txn.tallies import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,9 +31,9 @@ class Writing:
         self._name, self._files, self._layout = name, files, layout
 
     def write(
-        self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool
-    ) -> tuple[int, list[StagedFile]]:
-        """Let Spark write the staged files; how many rows there are, and the files as the log will name them."""
+        self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool, digest: bool = False
+    ) -> tuple[Tally, list[StagedFile]]:
+        """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
         from pyspark.errors import AnalysisException, PySparkException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
@@ -40,13 +41,16 @@ class Writing:
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         local = is_local(folder)
-        counter = None if footers.tell_all(frame.sparkSession, folder) else Observation()
+        counter = None if footers.tell_all(frame.sparkSession, folder) and not digest else Observation()
         failpoints.hit("before-write")
         try:
             extra = staging.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
             split = frame.withColumns(extra) if extra else frame
             if counter is not None:
-                split = split.observe(counter, f.count(f.lit(1)).alias("rows"))
+                sums = [f.count(f.lit(1)).alias(digests.ROWS)]
+                if digest:
+                    sums = digesting.measure(frame.schema, state.schema, state.partition_by).sums()
+                split = split.observe(counter, *sums)
             writer = split.write.mode("overwrite")
             if codec := state.properties.get("delta.parquet.compression.codec"):
                 writer = writer.option("compression", codec)
@@ -63,16 +67,19 @@ class Writing:
             ) from fault
         failpoints.hit("after-write")
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
-        counted = None if counter is None else int(counter.get.get("rows", 0))
+        counted = None if counter is None else digests.tally(counter.get)
+        if counted is not None and not digest:
+            counted = Tally(counted.rows)
         if not local and counted is not None:
             return counted, self._listed(attempt, names)
         found, staged = self._measured(attempt, names, state, native=native)
-        if found != (found if counted is None else counted):
+        if counted is not None and found != counted.rows:
             raise Refused(
-                f"sink {self._name!r}: of {counted} rows of epoch {attempt.epoch} that Spark wrote to {home}, {found} "
-                "are there. Do the driver and the executors see the same file system? Nothing of the epoch was written"
+                f"sink {self._name!r}: of {counted.rows} rows of epoch {attempt.epoch} that Spark wrote to {home}, "
+                f"{found} are there. Do the driver and the executors see the same file system? Nothing of the epoch "
+                "was written"
             )
-        return found, staged
+        return counted or Tally(found), staged
 
     def _listed(self, attempt: Attempt, names: Sequence[tuple[str, int]]) -> list[StagedFile]:
 

@@ -23,7 +23,8 @@ RECENT = 50
 class PublishedEpoch:
     """One epoch of a target: its rows, and its files relative to the target with their lengths.
 
-    With a rolling policy the files are the parts that the epoch closed, which hold rows of earlier epochs too.
+    With a rolling policy the files are the parts that the epoch closed, which hold rows of earlier epochs too. With
+    ``digest=True`` it has the digest of its own rows, and of CSV the line that files may begin with.
     """
 
     lineage: str
@@ -33,6 +34,8 @@ class PublishedEpoch:
     rows: int
     files: tuple[tuple[str, int], ...]
     roll: int = 0  # what was published after the epoch, without rows of its own
+    digest: str | None = None
+    header: str | None = None
 
     def encode(self) -> bytes:
         value: dict[str, Json] = {
@@ -44,6 +47,8 @@ class PublishedEpoch:
             "rows": self.rows,
             "files": [{"path": path, "bytes": length} for path, length in self.files],
             **({"roll": self.roll} if self.roll else {}),
+            **({"digest": self.digest} if self.digest is not None else {}),
+            **({"header": self.header} if self.header is not None else {}),
         }
         return json.dumps(value, sort_keys=True, indent=1).encode() + b"\n"
 
@@ -62,6 +67,8 @@ class PublishedEpoch:
                     value["rows"],
                     files,
                     value.get("roll", 0),
+                    value.get("digest"),
+                    value.get("header"),
                 )
         except (ValueError, KeyError, TypeError):
             raise JournalCorrupt(f"{path}: not a manifest of epochal, or torn; restore it from a copy") from None

@@ -51,6 +51,7 @@ PARSERS: Mapping[str, Callable[[str], object]] = {
     "marker": str,
     f"{MARKER}by": str,
     f"{MARKER}delay": str,
+    "digest": parse_bool,
 }
 REQUIRED = ("path",)
 NESTED = "options"  # options.<key> goes to Spark's writer

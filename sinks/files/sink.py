@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from epochal.sinks import enrolment, footers
+from epochal.sinks import digests, enrolment, footers
 from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files import completion, joining, kept, manifest, rolling
+from epochal.sinks.files import completion, digesting, joining, kept, manifest, rolling
+from epochal.sinks.files.auditing import Auditor
 from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
 from epochal.sinks.files.closing import Closer
 from epochal.sinks.files.completion import Complete, Marks
@@ -29,6 +30,7 @@ from epochal.sinks.hadoop import resolve, session_for
 from epochal.sinks.options import Faults
 from epochal.sinks.values import decode
 from epochal.txn import failpoints
+from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, OptionError, Refused
 from epochal.txn.files import Entry, JoiningFiles, is_local, join
 from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
@@ -45,6 +47,17 @@ MARKERS = ("none", "epoch", "bucket")
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is kept of an epoch for an audit."""
+
+    digest: str | None = None
+    header: str | None = None
+
+
+NOTHING_TOLD = Told()
+
+
 class RollingFileSink:
     """Files of any format that Spark writes, in buckets, each epoch all or nothing.
 
@@ -55,7 +68,8 @@ class RollingFileSink:
     the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
     `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket; a `Complete` makes one when a bucket's
     time is over. `options` go to Spark's writer as they are. With `rolling` a bucket's part stays open over epochs
-    and appears when a limit is reached.
+    and appears when a limit is reached. With `digest` each epoch's rows are digested while they are written, so that
+    ``epochal audit`` can prove not only how many there are but which.
     """
 
     def __init__(
@@ -70,6 +84,7 @@ class RollingFileSink:
         rolling: Rolling | None = None,
         compression: str | None = None,
         marker: str | Complete = "none",
+        digest: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> None:
         faults = Faults(f"RollingFileSink({path!r})")
@@ -93,6 +108,9 @@ class RollingFileSink:
             "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
         )
         self._options = _checked_options(options, faults)
+        if faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False") and digest:
+            for fault in digesting.faults(format, self._options):
+                faults.add(fault)
         _check_rolling(rolling, format, compression or self._options.get("compression"), marker, faults)
         faults.done()
         self._given_path = path
@@ -102,7 +120,10 @@ class RollingFileSink:
         self._max_rows = max_rows_per_file
         self._compression = compression
         self._marker = marker
+        self._digest = digest
+        self._audit_headers: dict[str, str] = {}  # by schema
         self._rolling = rolling
+        self._spreads = rolling is not None  # a file may hold rows of several epochs
         self._bound: tuple[JoiningFiles, Layout] | None = None
         self._recalled: Mapping[str, Json] = {}
         self._kept = Kept()
@@ -129,6 +150,8 @@ class RollingFileSink:
         }
         if self._rolling is not None or isinstance(self._marker, Complete):
             told |= {"keeps_open": True, "compression": self._compression}
+        if self._has_header():
+            told["header"] = True
         return told
 
     def open(self, lineage: str) -> Memory:
@@ -155,7 +178,7 @@ class RollingFileSink:
         home = layout.attempt(attempt)
         self._check_open(attempt.lineage)
         failpoints.hit("before-write")
-        counted, shape = self._write(rows, join(home, DATA))
+        counted, shape, told = self._write(rows, join(home, DATA))
         failpoints.hit("after-write")
         written = self._written(files.walk(join(home, DATA)))
         count = self._count(rows.sparkSession, home, written, counted)
@@ -176,7 +199,9 @@ class RollingFileSink:
                 target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
                 moves.append((f"{DATA}/{entry.name}", target, entry.length))
             work = Work(NO_MANIFEST, files=tuple(moves))
-            return self._staged(attempt, work, Kept(layout.target), marks, clock, rows=count, offsets=offsets)
+            return self._staged(
+                attempt, work, Kept(layout.target), marks, clock, rows=count, offsets=offsets, told=told
+            )
         fresh = self._pieces(rows.sparkSession, attempt, home, written, clock, shape)
         if self._rolling is None:  # as ever, a file for each that was written; and what is still open is closed
             plan = rolling.plan(self._kept.pieces, None, clock)
@@ -184,7 +209,8 @@ class RollingFileSink:
         else:
             pieces = [*self._kept.pieces, *fresh]
             plan = rolling.plan(pieces, self._rolling, clock, shape=shape, complete=marks.complete)
-        return self._roll(attempt, plan, marks, clock, rows.sparkSession, frozenset(fresh), rows=count, offsets=offsets)
+        new = frozenset(fresh)
+        return self._roll(attempt, plan, marks, clock, rows.sparkSession, new, rows=count, offsets=offsets, told=told)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
@@ -245,6 +271,10 @@ class RollingFileSink:
         files, layout = self._place()
         files.delete(layout.attempt(attempt))
 
+    def audit(self, scope: Scope) -> Found:
+        files, layout = self._place()
+        return Auditor(files, layout, spreads=self._spreads, has_header=self._has_header()).audit(scope)
+
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout = self._place()
         enrolment.sweep(files, layout.lineages)
@@ -262,6 +292,7 @@ class RollingFileSink:
         *,
         rows: int = 0,
         offsets: str = "",
+        told: Told = NOTHING_TOLD,
     ) -> Staged:
         """Close what the plan says, and say what stays open."""
         files, layout = self._place()
@@ -275,15 +306,25 @@ class RollingFileSink:
             keeps=any(piece in fresh for piece in plan.open),
             spent=closed.spent,
         )
-        return self._staged(attempt, work, after, marks, clock, rows=rows, offsets=offsets)
+        return self._staged(attempt, work, after, marks, clock, rows=rows, offsets=offsets, told=told)
 
     def _staged(
-        self, attempt: Attempt, work: Work, after: Kept, marks: Marks, clock: float, *, rows: int, offsets: str
+        self,
+        attempt: Attempt,
+        work: Work,
+        after: Kept,
+        marks: Marks,
+        clock: float,
+        *,
+        rows: int,
+        offsets: str,
+        told: Told,
     ) -> Staged:
-        body = self._handle(attempt, work, marks, rows, offsets)
+        body = self._handle(attempt, work, marks, rows, offsets, told)
         body["clock"] = clock
         now = kept.encode(replace(after, awaited=marks.awaited))
-        return Staged(Handle(HANDLE_VERSION, body), rows, changes=kept.changes(self._recalled, now))
+        changes = kept.changes(self._recalled, now)
+        return Staged(Handle(HANDLE_VERSION, body), rows, changes=changes, digest=told.digest)
 
     def _awaits(self, what: str) -> bool:
         return isinstance(self._marker, Complete) and self._marker.by == what
@@ -331,7 +372,9 @@ class RollingFileSink:
             if entry.length
         ]
 
-    def _handle(self, attempt: Attempt, work: Work, marks: Marks, rows: int, offsets: str) -> dict[str, Json]:
+    def _handle(
+        self, attempt: Attempt, work: Work, marks: Marks, rows: int, offsets: str, told: Told
+    ) -> dict[str, Json]:
         """Stage the manifest and the markers beside the files."""
         files, layout = self._place()
         home = layout.attempt(attempt)
@@ -345,6 +388,8 @@ class RollingFileSink:
             rows=rows,
             files=tuple(shown),
             roll=attempt.roll,
+            digest=told.digest,
+            header=told.header,
         ).encode()
         files.create(join(home, MANIFEST), entry, durable=False)  # PREPARED, which follows, is
         markers: list[Move] = []
@@ -361,9 +406,9 @@ class RollingFileSink:
             self._bound = files, Layout(target)
         return self._bound
 
-    def _write(self, rows: DataFrame, folder: str) -> tuple[int | None, str]:
-        """Let Spark write the staged files; the number of rows, unless the files' footers will tell it for less, and
-        the shape of what was written.
+    def _write(self, rows: DataFrame, folder: str) -> tuple[int | None, str, Told]:
+        """Let Spark write the staged files; the number of rows, unless the files' footers will tell it for less, the
+        shape of what was written, and what an audit will ask.
         """
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
@@ -375,9 +420,12 @@ class RollingFileSink:
             if self._drop and self._buckets:
                 frame = frame.drop(*(b for b in self._buckets if isinstance(b, str)))
             by_footers = self._format == "parquet" and footers.tell_all(rows.sparkSession, folder)
-            counter = None if by_footers else Observation()
+            counter = None if by_footers and not self._digest else Observation()
             if counter is not None:
-                frame = frame.observe(counter, f.count(f.lit(1)).alias("rows"))
+                sums = [f.count(f.lit(1)).alias(digests.ROWS)]
+                if self._digest:
+                    sums = digesting.measure(frame.drop(*extra), self._format, self._options).sums()
+                frame = frame.observe(counter, *sums)
             writer = self._writer(frame, self._format)
             if extra:
                 writer = writer.partitionBy(*extra)
@@ -385,6 +433,7 @@ class RollingFileSink:
                 writer = writer.option("maxRecordsPerFile", most)
             writer.save(spark_path(folder))
             shape = self._shape(frame.drop(*extra), folder)
+            header = self._header(frame.drop(*extra), folder) if self._digest else None
         except AnalysisException as fault:
             raise BadRows(
                 f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {fault.getMessage()}. "
@@ -392,7 +441,10 @@ class RollingFileSink:
             ) from fault
         except IllegalArgumentException as fault:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
-        return None if counter is None else int(counter.get.get("rows", 0)), shape
+        if counter is None:
+            return None, shape, NOTHING_TOLD
+        counted = digests.tally(counter.get)
+        return counted.rows, shape, Told(counted.digest, header) if self._digest else NOTHING_TOLD
 
     def _writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
         writer = frame.write.format(format_).mode("overwrite").options(**self._options)
@@ -413,12 +465,27 @@ class RollingFileSink:
         options = {**self._options, "compression": self._compression or ""}
         shape = joining.shape_of(frame, self._format, options)
         self._schemas[shape] = frame.schema
-        wants_header = str(_option(self._options, "header")).lower() == "true"
-        if self._format == "csv" and wants_header and shape not in self._headers:
+        if self._has_header() and shape not in self._headers:
             files, _ = self._place()
             beside = f"{folder}-header"
             self._headers[shape] = joining.header_of(frame, lambda f: self._writer(f, "csv"), files, beside)
         return shape
+
+    def _has_header(self) -> bool:
+        return self._format == "csv" and str(_option(self._options, "header")).lower() == "true"
+
+    def _header(self, frame: DataFrame, folder: str) -> str | None:
+        """The line that CSV files begin with, as far as an audit has to take it out."""
+        if not self._has_header():
+            return None
+        known = frame.schema.json()
+        if known not in self._audit_headers:
+            files, _ = self._place()
+            plain = joining.header_of(
+                frame, lambda f: self._writer(f, "csv").option("compression", "none"), files, f"{folder}-header"
+            )
+            self._audit_headers[known] = plain.decode().removesuffix("\n")
+        return self._audit_headers[known]
 
     def _count(
         self, spark: SparkSession, home: str, written: list[tuple[str, Entry]], counted: int | None
@@ -477,12 +544,15 @@ class RollingFileSink:
 
 def from_description(description: Mapping[str, Json]) -> RollingFileSink:
     """A sink that can commit and abort what a journal describes. Its target is a full path already."""
-    return RollingFileSink(
+    sink = RollingFileSink(
         spark_path(str(description["target"])),
         format=str(description["format"]),
         name=str(description["name"]),
         compression=str(description["compression"]) if description.get("compression") else None,
+        options={"header": "true"} if description.get("header") else None,
     )
+    sink._spreads = bool(description.get("keeps_open"))
+    return sink
 
 
 def _option(options: Mapping[str, str], name: str) -> str | None:

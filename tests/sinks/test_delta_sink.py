@@ -65,3 +65,15 @@ def test_a_handle_is_read_back_equal() -> None:
 def test_a_handle_of_another_version_is_refused() -> None:
     with pytest.raises(Refused, match="handle version 9"):
         StagedEpoch.read(Handle(9, {}))
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"digest": "yes"}, "digest='yes': True or False"),
+        ({"digest": True, "mode": "upsert", "keys": ["a"]}, "digest=True: not for an upsert"),
+    ],
+)
+def test_a_digest_that_could_prove_nothing_is_refused(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(OptionError, match=fault):
+        DeltaSink("t", **options)

@@ -7,7 +7,7 @@ import pytest
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
-from epochal.txn.model import Json
+from epochal.txn.model import Handle, Json, Staged
 from epochal.txn.records import (
     Decided,
     Done,
@@ -23,6 +23,7 @@ from epochal.txn.records import (
     encode,
     epoch_of_name,
     is_record_name,
+    staged_to_json,
 )
 from tests.txn.memory import MemoryFiles
 
@@ -69,11 +70,32 @@ RECORDS: tuple[Record, ...] = (
     Rolled(generation=3, number=1, at=AT),
     Snapshot(through=40, at=AT),
     Snapshot(through=41, at=AT, kept={"files": {"target": "archive/orders", "000000000041 day=1/": {"at": 1.5}}}),
+    Snapshot(
+        through=42,
+        at=AT,
+        totals={
+            "from": 40,
+            "sinks": {
+                "files": [
+                    {
+                        "target": "archive/orders",
+                        "from": 40,
+                        "through": 42,
+                        "epochs": 3,
+                        "rows": 9,
+                        "digest": "x64:0123456789abcdef",
+                    }
+                ]
+            },
+        },
+    ),
 )
 
 
 def title(record: Record) -> str:
-    return record.kind + ("-kept" if isinstance(record, Snapshot) and record.kept else "")
+    if isinstance(record, Snapshot):
+        return record.kind + ("-kept" if record.kept else "") + ("-totals" if record.totals else "")
+    return record.kind
 
 
 each_record = pytest.mark.parametrize("record", RECORDS, ids=title)
@@ -126,9 +148,10 @@ def test_a_record_is_found_by_its_name() -> None:
         "r000003.000001.done.json",
         "s000000000040.json",
         "s000000000041.json",
+        "s000000000042.json",
     ]
     assert all(is_record_name(name) for name in names)
-    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, None, None, None, None]
+    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, *[None] * 5]
 
 
 def test_a_roll_and_its_seal_compete_for_one_name() -> None:
@@ -140,6 +163,13 @@ def test_a_roll_and_its_seal_compete_for_one_name() -> None:
 
 def test_a_snapshot_of_a_stream_without_open_parts_is_spelled_as_ever() -> None:
     assert b"kept" not in encode(Snapshot(through=40, at=AT))
+
+
+def test_a_digest_is_spelled_only_where_one_was_taken() -> None:
+    handle = Handle(1, {})
+
+    assert staged_to_json(Staged(handle, 3, digest="x64:0123456789abcdef"))["digest"] == "x64:0123456789abcdef"
+    assert "digest" not in staged_to_json(Staged(handle, 3))
 
 
 def test_prepared_and_seal_compete_for_one_name() -> None:

@@ -1,0 +1,83 @@
+"""Whatever kills a driver has met, an audit of what it left finds every row once; and the command says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration_tests.spark.audits import audited
+from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.children import REPOSITORY, Children
+from integration_tests.spark.world import ROWS, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+CHAIN = ("after-write@2", "after-prepared", "before-rename@3", "after-manifest", "before-log", "before-done")
+ROLLING_CHAIN = ("after-prepared@2", "before-keep@2", "before-manifest@3", "before-cleanup@2")
+
+
+def never_differs(world: World) -> None:
+    """Also in between: what is done is exact, and what is not is not looked at."""
+    answer = audited(world.checkpoint, fast=True)
+
+    assert answer["verdict"] != "differs", answer
+
+
+def exact(answer: dict[str, Any], rows: int) -> bool:
+    told = [(s["verdict"], s["rows"]["found"], s["digest"]["compared"]) for s in answer["sinks"]]
+    return told == [("exact", rows, "equal")] * len(told)
+
+
+def test_every_sink_is_exact_after_a_chain_of_kills(spark: SparkSession, drivers: Children, world: World) -> None:
+    arguments = ("--sinks", "all", "--digest", "--small-journal")
+    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: never_differs(world), ahead=3)
+
+    answer = audited(world.checkpoint)
+
+    assert len(answer["sinks"]) == 3
+    assert exact(answer, files * ROWS), answer
+
+
+def test_parts_that_stay_open_are_exact_after_a_chain_of_kills(
+    spark: SparkSession, drivers: Children, world: World
+) -> None:
+    arguments = ("--sinks", "rolling-rows-csv,parquet", "--digest", "--small-journal")
+    files = killed_at_each(drivers, world, ROLLING_CHAIN, arguments, lambda: never_differs(world), ahead=3)
+
+    answer = audited(world.checkpoint)
+
+    assert len(answer["sinks"]) == 2
+    assert exact(answer, files * ROWS), answer
+
+
+def test_the_command_starts_spark_and_says_so_by_its_exit_code(drivers: Children, world: World) -> None:
+    world.feed(2)
+    drivers.run(world.root, "--sinks", "json", "--digest")
+    clean = command(world)
+    next(world.first.glob("part-*-00000-*")).unlink()
+    (world.first / "copy.json").write_text("{}\n")
+    unproven = command(world)
+    part = next(world.first.glob("part-*"))
+    part.with_name(part.name.replace("-00000-", "-00007-")).write_bytes(part.read_bytes())
+
+    assert (clean.returncode, json.loads(clean.stdout)["verdict"]) == (0, "exact"), clean.stderr
+    assert (unproven.returncode, json.loads(unproven.stdout)["verdict"]) == (0, "not provable")
+    assert command(world).returncode == 3
+
+
+def command(world: World) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "epochal.cli", "audit", str(world.checkpoint), "--json"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
