@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from epochal.sinks import enrolment, footers
+from epochal.sinks.files import avro, joining, kept, manifest, rolling
 from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files import joining, kept, manifest, rolling
 from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
 from epochal.sinks.files.closing import Closer
 from epochal.sinks.files.joining import spark_path
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HANDLE_VERSION = 2
-FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
+FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
 
@@ -89,7 +91,10 @@ class RollingFileSink:
             "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
         )
         self._options = _checked_options(options, faults)
-        _check_rolling(rolling, format, compression or self._options.get("compression"), marker, faults)
+        codec = compression or _option(self._options, "compression")
+        if format == "avro":
+            _check_avro(codec, self._options, faults, rolls=rolling is not None)
+        _check_rolling(rolling, format, codec, marker, faults)
         faults.done()
         self._given_path = path
         self._format = format
@@ -272,7 +277,7 @@ class RollingFileSink:
         self._checked_open = True
 
     def _needs_spark(self) -> bool:
-        return any(joining.format_of(piece.shape) in joining.MERGED for piece in self._kept.pieces)
+        return any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in self._kept.pieces)
 
     def _pieces(
         self,
@@ -350,16 +355,26 @@ class RollingFileSink:
             writer.save(spark_path(folder))
             shape = self._shape(frame.drop(*extra), folder)
         except AnalysisException as fault:
-            raise BadRows(
-                f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {fault.getMessage()}. "
-                "Nothing of the epoch was written"
-            ) from fault
+            raise self._bad_rows(fault.getMessage()) from fault
         except IllegalArgumentException as fault:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
+        except Py4JError as fault:
+            kind, told = avro.complaint(fault) or ("", "")
+            if kind == avro.BAD_OPTION:
+                raise OptionError(repr(self), [f"Spark's writer says: {told}"]) from fault
+            if told:
+                raise self._bad_rows(told) from fault
+            raise
         return None if counter is None else int(counter.get.get("rows", 0)), shape
 
+    def _bad_rows(self, told: str) -> BadRows:
+        return BadRows(
+            f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {told}. Nothing of the epoch was "
+            "written"
+        )
+
     def _writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
-        writer = frame.write.format(format_).mode("overwrite").options(**self._options)
+        writer = frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options)
         if self._compression:
             writer = writer.option("compression", self._compression)
         if self._rolling is not None and format_ == "csv":
@@ -455,7 +470,7 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
         isinstance(given, Rolling), f"rolling={given!r}: a Rolling, such as Rolling(max_bytes='64 MB')"
     ):
         return
-    joined = (*joining.BY_BYTES, *joining.MERGED)
+    joined = (*joining.BY_BYTES, *joining.BY_BLOCKS, *joining.MERGED)
     faults.check(
         format_ in joined, f"format={format_!r}: parts of it cannot be joined; rolling takes {', '.join(joined)}"
     )
@@ -464,6 +479,16 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
         f"compression={codec!r}: files of it cannot be joined; with rolling, {format_} takes gzip or bzip2",
     )
     faults.check(marker != "bucket", "marker='bucket': with rolling a bucket is never known to be complete")
+
+
+def _check_avro(codec: object, options: Mapping[str, str], faults: Faults, *, rolls: bool) -> None:
+    if codec is not None:
+        faults.one_of("compression", codec, avro.CODECS)
+    faults.check(
+        not (rolls and _option(options, "avroschemaurl")),
+        "options['avroSchemaUrl']: with rolling give the schema itself as avroSchema: what is behind an address may "
+        "change, and pieces of one part must be alike",
+    )
 
 
 def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:
