@@ -33,7 +33,7 @@ class HadoopFiles:
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         def write(temporary: str) -> None:
             self.make_folder(path.rpartition("/")[0])
-            with _python_errors(path):
+            with python_errors(path):
                 stream = self._system(path).create(self._path(temporary), False)
                 try:
                     stream.write(bytearray(data))
@@ -45,7 +45,7 @@ class HadoopFiles:
         return create_by_rename(self, path, write)
 
     def read(self, path: str) -> bytes:
-        with _python_errors(path):
+        with python_errors(path):
             stream = self._system(path).open(self._path(path))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -57,7 +57,7 @@ class HadoopFiles:
 
     def list(self, path: str) -> list[Entry]:
         try:
-            with _python_errors(path):
+            with python_errors(path):
                 found = self._system(path).listStatus(self._path(path))
         except FileNotFoundError:
             return []
@@ -69,13 +69,13 @@ class HadoopFiles:
 
     def length(self, path: str) -> int | None:
         try:
-            with _python_errors(path):
+            with python_errors(path):
                 return int(self._system(path).getFileStatus(self._path(path)).getLen())
         except FileNotFoundError:
             return None
 
     def rename(self, source: str, target: str) -> None:
-        with _python_errors(target):
+        with python_errors(target):
             kind = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename")
             strict = self._jvm.java.lang.reflect.Array.newInstance(kind, 0)
             self._context(source).rename(self._path(source), self._path(target), strict)
@@ -88,7 +88,7 @@ class HadoopFiles:
         system = self._system(folder)
         if str(system.getScheme()) != "hdfs":
             return False
-        with _python_errors(folder):
+        with python_errors(folder):
             status = system.getFileStatus(self._path(folder))
             return not (status.isEncrypted() or status.isErasureCoded())
 
@@ -96,12 +96,12 @@ class HadoopFiles:
         sources = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Path, len(others))
         for number, other in enumerate(others):
             sources[number] = self._path(other)
-        with _python_errors(path):
+        with python_errors(path):
             self._system(path).concat(self._path(path), sources)
 
     def join_copies(self, path: str, sources: Sequence[str]) -> None:
         self.make_folder(path.rpartition("/")[0])
-        with _python_errors(path):
+        with python_errors(path):
             whole = self._system(path).create(self._path(path), True)
             try:
                 for source in sources:
@@ -115,11 +115,11 @@ class HadoopFiles:
                 whole.close()
 
     def make_folder(self, path: str) -> None:
-        with _python_errors(path):
+        with python_errors(path):
             self._system(path).mkdirs(self._path(path))
 
     def delete(self, path: str) -> None:
-        with _python_errors(path):
+        with python_errors(path):
             self._system(path).delete(self._path(path), True)
 
     def sync(self, path: str) -> None:
@@ -135,7 +135,7 @@ class HadoopFiles:
         """
         answered_for = str(self._conf.get(filesystems.SETTING, ""))
         filesystems.check(path, answered_for)  # first: there may be no code to load for it
-        with _python_errors(path):
+        with python_errors(path):
             system = self._system(path)
             place = system.makeQualified(self._path(path))
             full = str(place.toString())
@@ -163,7 +163,7 @@ def _mounts(view: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 @contextmanager
-def _python_errors(path: str) -> Iterator[None]:
+def python_errors(path: str) -> Iterator[None]:
     """Java's exceptions as the Python ones of the same meaning; others as OSError, to be tried again."""
     try:
         yield

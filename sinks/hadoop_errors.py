@@ -25,7 +25,7 @@ def python_error(path: str, kind: str, message: str) -> OSError:
     PermissionError('hdfs://host/a: Permission denied: user=eve. Give that user the right, or run as another')
     """
     name = _simple(kind)
-    brief = _brief(message)
+    brief = in_one_line(message)
     if name == "FileNotFoundException":
         return FileNotFoundError(path)
     if name == "FileAlreadyExistsException":
@@ -41,23 +41,23 @@ def python_error(path: str, kind: str, message: str) -> OSError:
 
 def from_java(path: str, fault: Py4JError) -> OSError:
     """The same for what a call into the JVM has thrown."""
-    found = list(_chain(fault))
-    return python_error(path, *found[0]) if found else OSError(f"{path}: {_brief(str(fault))}")
+    found = list(chain(fault))
+    return python_error(path, *found[0]) if found else OSError(f"{path}: {in_one_line(str(fault))}")
 
 
 def in_short(fault: Exception) -> str:
     """One line about a failure; the sentence that matters, if Spark has wrapped one of Hadoop's."""
     if not isinstance(fault, Py4JError):
         return f"{type(fault).__name__}: {fault}"
-    found = list(_chain(fault))
+    found = list(chain(fault))
     for kind, message in found:
         if _simple(kind) in _TELLING:
             # The path is in the message: Spark's writer has chosen it.
             return str(python_error("Hadoop", kind, message))
-    return f"{found[0][0]}: {_brief(found[0][1])}" if found else _brief(str(fault))
+    return f"{found[0][0]}: {in_one_line(found[0][1])}" if found else in_one_line(str(fault))
 
 
-def _chain(fault: Py4JError) -> Iterator[tuple[str, str]]:
+def chain(fault: Py4JError) -> Iterator[tuple[str, str]]:
     """The class and the message of a Java exception and of its causes."""
     java: Any = getattr(fault, "java_exception", None)
     for _ in range(_DEPTH):
@@ -74,7 +74,7 @@ def _simple(kind: str) -> str:
     return kind.rpartition(".")[2]
 
 
-def _brief(message: str) -> str:
+def in_one_line(message: str) -> str:
     """A message without the server's stack, without the link to a wiki, in one line."""
     told = message.partition("\n\tat ")[0].partition("; For more details see:")[0]
     return " ".join(told.split()).removesuffix(".")

@@ -31,9 +31,17 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drive
     assert len(visible_files(remote.world.second)) < 2 * files  # of 2 buckets, each epoch would make 2
 
 
+def test_avro_parts_are_joined_on_hdfs_by_a_copy_of_their_blocks(drivers: Children, remote: Remote) -> None:
+    files = _killed(drivers, remote, ("after-copy",), "rolling-rows-avro")
+
+    publish_what_is_open(f"{remote.uri}/checkpoint")
+    check_at_the_end(remote.look(), files=files)
+    assert len(visible_files(remote.world.first)) < 2 * files  # of 3 buckets, each epoch would make 3
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("policy", ["rows", "bytes", "age", "idle"])
-@pytest.mark.parametrize("formats", ["parquet,json", "csv,orc", "csv", "parquet"])
+@pytest.mark.parametrize("formats", ["parquet,json", "csv,orc", "avro,json", "csv", "parquet"])
 def test_every_policy_and_format_survives_kills_on_hdfs(
     drivers: Children, remote: Remote, policy: str, formats: str
 ) -> None:

@@ -19,6 +19,7 @@ from pyarrow import orc
 
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
+from integration_tests.spark import avro_files
 from integration_tests.spark.world import ROWS, Row, World, all_rows
 
 _KEPT = re.compile(
@@ -55,6 +56,8 @@ def rows_in(file: Path) -> list[Row]:
         found = pq.ParquetFile(file).read().to_pylist()
     elif file.suffix == ".orc":
         found = orc.ORCFile(file).read().to_pylist()
+    elif file.suffix == ".avro":
+        found = avro_files.rows_of(file)
     elif file.suffix == ".csv":
         with file.open(encoding="utf-8", newline="") as lines:
             text = [{**row, "kind": row["kind"].strip('"')} for row in csv.DictReader(lines)]

@@ -12,6 +12,7 @@ import pytest
 
 import epochal
 from epochal import EpochWriter, RollingFileSink
+from epochal.sinks.files.joining import source_of
 from integration_tests.spark.checks import published_by_manifest, visible_files
 from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.world import World, put_table
@@ -71,7 +72,7 @@ def write(spark: SparkSession, world: World, sink: RollingFileSink, schema: str)
 
 
 def read(spark: SparkSession, target: Path, form: str, schema: str, **options: str) -> list[dict[str, Any]]:
-    frame: DataFrame = spark.read.schema(schema).options(**options).format(form).load(str(target))
+    frame: DataFrame = spark.read.schema(schema).options(**options).format(source_of(form)).load(str(target))
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: int(row["number"]))
 
 
@@ -80,11 +81,12 @@ def read(spark: SparkSession, target: Path, form: str, schema: str, **options: s
     [
         ("parquet", NESTED, {}, {}),
         ("orc", NESTED, {}, {}),
+        ("avro", NESTED, {}, {}),
         ("json", NESTED, {}, {}),
         ("csv", PLAIN, {"header": "true"}, {"header": "true"}),
         ("xml", PLAIN, {"rowTag": "order"}, {"rowTag": "order"}),
     ],
-    ids=["parquet", "orc", "json", "csv", "xml"],
+    ids=["parquet", "orc", "avro", "json", "csv", "xml"],
 )
 def test_every_format_is_read_back_equal(
     spark: SparkSession, world: World, form: str, schema: str, writing: dict[str, str], reading: dict[str, str]
@@ -118,7 +120,12 @@ def test_text_is_read_back_equal(spark: SparkSession, world: World) -> None:
 
 @pytest.mark.parametrize(
     ("form", "codec", "ending"),
-    [("parquet", "zstd", ".zstd.parquet"), ("orc", "zlib", ".zlib.orc"), ("json", "gzip", ".json.gz")],
+    [
+        ("parquet", "zstd", ".zstd.parquet"),
+        ("orc", "zlib", ".zlib.orc"),
+        ("avro", "zstandard", ".zstandard.avro"),
+        ("json", "gzip", ".json.gz"),
+    ],
 )
 def test_compressed_files_say_so_and_are_read_back_equal(
     spark: SparkSession, world: World, form: str, codec: str, ending: str

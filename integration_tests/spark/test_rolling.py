@@ -34,7 +34,7 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "orc"])
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "orc", "avro"])
 def test_a_part_appears_when_it_is_full_and_holds_the_rows_of_its_epochs(
     spark: SparkSession, world: World, format_: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from epochal.sinks import footers
-from epochal.sinks.files import joining, rolling
+from epochal.sinks.files import avro, joining, rolling
+from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
 from epochal.sinks.files.publishing import Join, Move
 from epochal.sinks.files.rolling import Piece, Plan
@@ -45,6 +46,7 @@ class Closer:
     _joins: list[Join] = field(default_factory=list)
     _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
+    _joiner: avro.Joiner | None = None
 
     def close(self, plan: Plan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
         """A rename where a part is one file already, else joined in place, copied or merged."""
@@ -53,7 +55,7 @@ class Closer:
         self._check_lengths(fresh)
         in_place = bool(plan.closed) and self.files.joins_in_place(self.layout.target)
         for number, part in enumerate(plan.closed):
-            self._close(number, part, in_place=in_place)
+            self._close(number, part, spark, in_place=in_place)
         for number, (shape, parts) in enumerate(self._to_merge.items()):
             assert spark is not None  # asked for where something is to be merged
             self._merge(spark, f"merged-{number}", shape, parts)
@@ -66,24 +68,38 @@ class Closer:
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
         return Closed(tuple(self._moves), tuple(self._joins), (*sorted(folders), *sorted(single)))
 
-    def _close(self, number: int, part: tuple[Piece, ...], *, in_place: bool) -> None:
+    def _close(self, number: int, part: tuple[Piece, ...], spark: SparkSession | None, *, in_place: bool) -> None:
         target = f"{part[0].bucket}{part_name(self.attempt, number, part[0].name)}"
         sources = [(self._names[piece], piece.bytes) for piece in part]
         header = self.headers.get(part[0].shape)
         if header:
             sources.insert(0, (f"{HEADER}-{number}", len(header)))
             self.files.create(self._path(sources[0][0]), header)
+        format_ = joining.format_of(part[0].shape)
         if len(sources) == 1:
             self._moves.append((sources[0][0], target, sources[0][1]))
-        elif joining.format_of(part[0].shape) in joining.MERGED:
+        elif format_ in joining.MERGED:
             self._to_merge.setdefault(part[0].shape, []).append((target, part))
-        elif in_place:
+        elif in_place and format_ in joining.BY_BYTES:
             self._joins.append(Join(tuple(sources), target))
         else:
-            failpoints.hit("before-copy")
-            self.files.join_copies(self._path(f"{JOINED}/{number}"), [self._path(name) for name, _ in sources])
-            failpoints.hit("after-copy")
-            self._moves.append((f"{JOINED}/{number}", target, sum(length for _, length in sources)))
+            staged = f"{JOINED}/{number}"
+            self._moves.append((staged, target, self._copy(staged, sources, format_, spark)))
+
+    def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
+        """Copy the pieces of a part into one file; its length."""
+        path, paths = self._path(staged), [self._path(name) for name, _ in sources]
+        failpoints.hit("before-copy")
+        if format_ in joining.BY_BYTES:
+            self.files.join_copies(path, paths)
+            length = sum(length for _, length in sources)
+        else:
+            assert spark is not None  # asked for where blocks are to be copied
+            self._joiner = self._joiner or avro.Joiner(spark)
+            length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
+            self.files.sync(path)
+        failpoints.hit("after-copy")
+        return length
 
     def _merge(self, spark: SparkSession, folder: str, shape: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
         format_ = joining.format_of(shape)

@@ -1,8 +1,9 @@
 """Makes one file of the pieces of a closed part.
 
 Row formats are joined by their bytes: without a copy where the file system can (HDFS concat, when the epoch commits),
-by a copy into the staging area elsewhere. Parquet and ORC files cannot be joined so: Spark reads the pieces and writes
-one well-formed file, while the epoch is staged. Either way what commit shows is a rename.
+by a copy into the staging area elsewhere. Avro files are always copied, block by block (`avro`). Parquet and ORC files
+cannot be joined so: Spark reads the pieces and writes one well-formed file, while the epoch is staged. Either way what
+commit shows is a rename.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.files import avro
 from epochal.sinks.sessions import for_many_files, set_for
 from epochal.txn.files import Files, join
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BY_BYTES = ("json", "csv", "text")
+BY_BLOCKS = ("avro",)
 MERGED = ("parquet", "orc")
 BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # what is one stream after another is a stream
 GROUP = "_epochal_group"
@@ -30,13 +33,19 @@ def shape_of(frame: DataFrame, format_: str, options: dict[str, str]) -> str:
 
     Digested, because a schema may be long and an option may be a secret.
     """
-    told = "\n".join([frame.schema.json(), *(f"{key}={options[key]}" for key in sorted(options))])
+    facts = options if format_ != "avro" else options | avro.head_of(frame.sparkSession)
+    told = "\n".join([frame.schema.json(), *(f"{key}={facts[key]}" for key in sorted(facts))])
     return f"{format_} {hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
 def format_of(shape: str) -> str:
     """The format of pieces of a shape."""
     return shape.partition(" ")[0]
+
+
+def source_of(format_: str) -> str:
+    """The name by which Spark finds a format's reader and writer."""
+    return avro.SOURCE if format_ == "avro" else format_
 
 
 def header_of(frame: DataFrame, writer: Callable[[DataFrame], DataFrameWriter], files: Files, folder: str) -> bytes:
@@ -94,9 +103,13 @@ def _merge(
 
 def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
     """How many rows each file has; in text formats, lines."""
+    from pyspark.sql import types as t
+
     if not paths:
         return []
-    reader = spark.read.option(GLOB, "false").format(format_ if format_ in MERGED else "text")
+    reader = spark.read.option(GLOB, "false").format("text" if format_ in BY_BYTES else source_of(format_))
+    if format_ == "avro":  # none of its columns are needed, and Spark can write schemas that it cannot read
+        reader = reader.schema(t.StructType())
     with set_for(spark, for_many_files(spark)):
         frame = reader.load([spark_path(path) for path in paths])
         counted = frame.groupBy(_tail_column(frame).alias("piece")).count().collect()

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from epochal.sinks import digests, enrolment, footers
+from epochal.sinks.files import avro, completion, digesting, joining, kept, manifest, rolling
 from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files import completion, digesting, joining, kept, manifest, rolling
 from epochal.sinks.files.auditing import Auditor
 from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
 from epochal.sinks.files.closing import Closer
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 HANDLE_VERSION = 2
-FORMATS = ("parquet", "orc", "json", "csv", "text", "xml")
+FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
 
@@ -108,10 +110,13 @@ class RollingFileSink:
             "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
         )
         self._options = _checked_options(options, faults)
+        codec = compression or _option(self._options, "compression")
+        if format == "avro":
+            _check_avro(codec, self._options, faults, rolls=rolling is not None)
         if faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False") and digest:
             for fault in digesting.faults(format, self._options):
                 faults.add(fault)
-        _check_rolling(rolling, format, compression or self._options.get("compression"), marker, faults)
+        _check_rolling(rolling, format, codec, marker, faults)
         faults.done()
         self._given_path = path
         self._format = format
@@ -349,7 +354,7 @@ class RollingFileSink:
         self._checked_open = True
 
     def _needs_spark(self) -> bool:
-        return any(joining.format_of(piece.shape) in joining.MERGED for piece in self._kept.pieces)
+        return any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in self._kept.pieces)
 
     def _pieces(
         self,
@@ -435,19 +440,29 @@ class RollingFileSink:
             shape = self._shape(frame.drop(*extra), folder)
             header = self._header(frame.drop(*extra), folder) if self._digest else None
         except AnalysisException as fault:
-            raise BadRows(
-                f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {fault.getMessage()}. "
-                "Nothing of the epoch was written"
-            ) from fault
+            raise self._bad_rows(fault.getMessage()) from fault
         except IllegalArgumentException as fault:
             raise OptionError(repr(self), [f"Spark's writer says: {fault.getMessage()}"]) from fault
+        except Py4JError as fault:
+            kind, told = avro.complaint(fault) or ("", "")
+            if kind == avro.BAD_OPTION:
+                raise OptionError(repr(self), [f"Spark's writer says: {told}"]) from fault
+            if told:
+                raise self._bad_rows(told) from fault
+            raise
         if counter is None:
             return None, shape, NOTHING_TOLD
         counted = digests.tally(counter.get)
         return counted.rows, shape, Told(counted.digest, header) if self._digest else NOTHING_TOLD
 
+    def _bad_rows(self, told: str) -> BadRows:
+        return BadRows(
+            f"sink {self._name!r}: Spark cannot write this frame as {self._format}: {told}. Nothing of the epoch was "
+            "written"
+        )
+
     def _writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
-        writer = frame.write.format(format_).mode("overwrite").options(**self._options)
+        writer = frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options)
         if self._compression:
             writer = writer.option("compression", self._compression)
         if self._rolling is not None and format_ == "csv":
@@ -566,7 +581,7 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
         isinstance(given, Rolling), f"rolling={given!r}: a Rolling, such as Rolling(max_bytes='64 MB')"
     ):
         return
-    joined = (*joining.BY_BYTES, *joining.MERGED)
+    joined = (*joining.BY_BYTES, *joining.BY_BLOCKS, *joining.MERGED)
     faults.check(
         format_ in joined, f"format={format_!r}: parts of it cannot be joined; rolling takes {', '.join(joined)}"
     )
@@ -583,6 +598,16 @@ def _check_marker(given: object, buckets: Sequence[AnyBucket], faults: Faults) -
         return
     timed = any(isinstance(bucket, TimeBucket) for bucket in buckets)
     faults.check(timed, f"marker={given!r}: only a TimeBucket in bucket_by tells when a bucket is complete")
+
+
+def _check_avro(codec: object, options: Mapping[str, str], faults: Faults, *, rolls: bool) -> None:
+    if codec is not None:
+        faults.one_of("compression", codec, avro.CODECS)
+    faults.check(
+        not (rolls and _option(options, "avroschemaurl")),
+        "options['avroSchemaUrl']: with rolling give the schema itself as avroSchema: what is behind an address may "
+        "change, and pieces of one part must be alike",
+    )
 
 
 def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:

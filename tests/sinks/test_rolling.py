@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -206,6 +207,7 @@ def test_a_policy_without_limits_is_refused() -> None:
         ({"format": "xml"}, "cannot be joined"),
         ({"format": "json", "compression": "zstd"}, "gzip or bzip2"),
         ({"format": "json", "options": {"compression": "snappy"}}, "gzip or bzip2"),
+        ({"format": "avro", "options": {"AvroSchemaUrl": "hdfs://host/order.avsc"}}, "give the schema itself"),
         ({"marker": "bucket"}, "with rolling, give a Complete"),
         ({"rolling": "64 MB"}, "a Rolling, such as"),
     ],
@@ -213,3 +215,10 @@ def test_a_policy_without_limits_is_refused() -> None:
 def test_what_cannot_roll_is_refused_when_the_sink_is_made(options: dict[str, object], fault: str) -> None:
     with pytest.raises(OptionError, match=fault):
         RollingFileSink("archive", **({"rolling": Rolling(max_rows=5)} | options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "text", "avro", "parquet", "orc"])
+def test_what_can_roll_says_so_in_its_description(format_: str, tmp_path: Path) -> None:
+    sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_rows=5))
+
+    assert sink.describe()["keeps_open"] is True

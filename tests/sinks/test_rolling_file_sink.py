@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -230,3 +231,19 @@ def test_all_faults_come_in_one_error_and_no_option_s_value_is_told() -> None:
 def test_text_cannot_keep_bucket_columns() -> None:
     with pytest.raises(OptionError, match="text holds one column"):
         RollingFileSink("t", format="text", bucket_by=["day"], drop_bucket_columns=False)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "deflate", "zstandard", "bzip2", "xz", "uncompressed"])
+def test_avro_takes_its_own_codecs(codec: str) -> None:
+    RollingFileSink("t", format="avro", compression=codec)
+    RollingFileSink("t", format="avro", options={"compression": codec})
+
+
+@pytest.mark.parametrize("options", [{"compression": "zstd"}, {"options": {"Compression": "zstd"}}])
+def test_a_codec_that_avro_does_not_have_is_told_with_those_that_it_has(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=r"compression='zstd'.* did you mean 'zstandard'\?"):
+        RollingFileSink("t", format="avro", **options)
+
+
+def test_without_rolling_an_avro_schema_may_lie_behind_an_address() -> None:
+    RollingFileSink("t", format="avro", options={"avroSchemaUrl": "hdfs://host/order.avsc"})
