@@ -51,7 +51,7 @@ class Tally:
         Tally(rows=3, digest=None)
         """
         for one, another in ((self, other), (other, self)):
-            if one.is_nothing:
+            if one.is_nothing and (one.digest is None or not another.is_nothing):
                 return another
         return Tally(self.rows + other.rows, _added(self.digest, other.digest))
 
