@@ -155,7 +155,7 @@ def _hashable(value: Column, kind: DataType) -> Column:
 
 
 def _in_order(value: Column, kind: DataType) -> Column:
-    """A nested value with arrays of entries in place of maps: keys may be of any type then."""
+    """A nested value with sorted texts of entries in place of maps: ORC sorts them too, and keys may be of any type."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -163,12 +163,12 @@ def _in_order(value: Column, kind: DataType) -> Column:
         return value
     if isinstance(kind, t.MapType):
         key, held = kind.keyType, kind.valueType
-        return f.transform(
-            f.map_entries(value),
-            lambda entry: f.struct(
-                _in_order(entry["key"], key).alias("key"), _in_order(entry["value"], held).alias("value")
-            ),
-        )
+
+        def text(entry: Column) -> Column:
+            both = (_in_order(entry["key"], key).alias("key"), _in_order(entry["value"], held).alias("value"))
+            return f.to_json(f.struct(*both), NESTED)
+
+        return f.array_sort(f.transform(f.map_entries(value), text))
     if isinstance(kind, t.ArrayType):
         element = kind.elementType
         return f.transform(value, lambda one: _in_order(one, element))
