@@ -16,10 +16,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from epochal.testing.servers import cassandra_docker, hdfs_docker
 from epochal.testing.servers.containers import Image, engine_answers
+from epochal.testing.servers.keeper import die_with_parent
 from epochal.testing.servers.routes import ROUTES
 from scripts import local_image
 
@@ -41,7 +43,8 @@ def main(tests: list[str]) -> int:
         }
         chosen = tests or list(TESTS)
         command = [sys.executable, "-m", "pytest", "-m", "not local and not matrix", *chosen]
-        return subprocess.run(command, env=environment, check=False).returncode
+        # If this process is killed, so are they, and the engine that it has started.
+        return subprocess.run(command, env=environment, check=False, preexec_fn=die_with_parent).returncode
 
 
 def found(image: Image) -> str:
@@ -74,7 +77,12 @@ def engine() -> Iterator[None]:
         socket = f"unix://{folder}/docker.sock"
         paths = [f"--data-root={images}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
         with Path(folder, "log").open("wb") as log:
-            daemon = subprocess.Popen(["dockerd", "-H", socket, *paths], stdout=log, stderr=log)
+            daemon = subprocess.Popen(
+                ["dockerd", "-H", socket, *paths],
+                stdout=log,
+                stderr=log,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # noqa: PLW1509
+            )
         os.environ["DOCKER_HOST"] = socket
         try:
             end = time.monotonic() + START
@@ -83,6 +91,8 @@ def engine() -> Iterator[None]:
                     raise SystemExit(f"dockerd does not answer:\n{Path(folder, 'log').read_text()[-2000:]}")
                 time.sleep(0.2)
             local_image.say("started a Docker engine for these tests")
+            for left in ("container", "network"):  # by a run that was killed, with its engine
+                subprocess.run(["docker", left, "prune", "--force"], stdout=subprocess.DEVNULL, check=True)
             yield
         finally:
             daemon.send_signal(signal.SIGTERM)
