@@ -1,8 +1,8 @@
 """The tests that start servers, with all of them in containers: ``make test-docker [TESTS="..."]``.
 
 Takes the Docker engine that answers, or starts one of its own where `dockerd` is installed and this is root, and
-stops that at the end. Takes the image in EPOCHAL_CASSANDRA_IMAGE, the public one where it can be pulled, and else
-one that `local_image.py` makes.
+stops that at the end. Takes the images in EPOCHAL_CASSANDRA_IMAGE and EPOCHAL_HDFS_IMAGE, the public ones where they
+can be pulled, and else one that `local_image.py` makes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from epochal.testing.servers.cassandra_docker import IMAGE, engine_answers
-from epochal.testing.servers.routes import CASSANDRA_IMAGE, ROUTES
+from epochal.testing.servers import cassandra_docker, hdfs_docker
+from epochal.testing.servers.containers import Image, engine_answers
+from epochal.testing.servers.keeper import die_with_parent
+from epochal.testing.servers.routes import ROUTES
 from scripts import local_image
 
-TESTS = ("integration_tests/cassandra",)
+TESTS = ("integration_tests/cassandra", "integration_tests/hdfs")
+IMAGES = (cassandra_docker.IMAGE, hdfs_docker.IMAGE)
 START = 60.0  # seconds for an engine to answer
 PULL = 300
 
@@ -33,27 +37,27 @@ def main(tests: list[str]) -> int:
         environment = {
             **os.environ,
             ROUTES: "docker",
-            CASSANDRA_IMAGE: image(),
+            **{image.variable: found(image) for image in IMAGES},
             # Containers are removed by the process that keeps them, also after kill -9.
             "TESTCONTAINERS_RYUK_DISABLED": "true",
         }
         chosen = tests or list(TESTS)
         command = [sys.executable, "-m", "pytest", "-m", "not local and not matrix", *chosen]
-        return subprocess.run(command, env=environment, check=False).returncode
+        # If this process is killed, so are they, and the engine that it has started.
+        return subprocess.run(command, env=environment, check=False, preexec_fn=die_with_parent).returncode
 
 
-def image() -> str:
-    """An image that the engine has."""
-    given = os.environ.get(CASSANDRA_IMAGE)
-    if given:
-        return given
+def found(image: Image) -> str:
+    """The name of one that the engine has."""
+    if image.name != image.public:
+        return image.name
     try:
-        pulled = subprocess.run(["docker", "pull", "--quiet", IMAGE], capture_output=True, check=False, timeout=PULL)
-        if pulled.returncode == 0:
-            return IMAGE
+        command = ["docker", "pull", "--quiet", image.public]
+        if subprocess.run(command, capture_output=True, check=False, timeout=PULL).returncode == 0:
+            return image.public
     except subprocess.TimeoutExpired:
         pass
-    local_image.say(f"{IMAGE} cannot be pulled here")
+    local_image.say(f"{image.public} cannot be pulled here")
     local_image.main()
     return local_image.IMAGE
 
@@ -73,7 +77,12 @@ def engine() -> Iterator[None]:
         socket = f"unix://{folder}/docker.sock"
         paths = [f"--data-root={images}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
         with Path(folder, "log").open("wb") as log:
-            daemon = subprocess.Popen(["dockerd", "-H", socket, *paths], stdout=log, stderr=log)
+            daemon = subprocess.Popen(
+                ["dockerd", "-H", socket, *paths],
+                stdout=log,
+                stderr=log,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # noqa: PLW1509
+            )
         os.environ["DOCKER_HOST"] = socket
         try:
             end = time.monotonic() + START
@@ -82,6 +91,8 @@ def engine() -> Iterator[None]:
                     raise SystemExit(f"dockerd does not answer:\n{Path(folder, 'log').read_text()[-2000:]}")
                 time.sleep(0.2)
             local_image.say("started a Docker engine for these tests")
+            for left in ("container", "network"):  # by a run that was killed, with its engine
+                subprocess.run(["docker", left, "prune", "--force"], stdout=subprocess.DEVNULL, check=True)
             yield
         finally:
             daemon.send_signal(signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Make an image of Cassandra for a Docker engine that cannot pull one: Debian, Java and the jars that tests use.
+"""Make an image of Cassandra and HDFS for a Docker engine that cannot pull them: Debian, Java and the jars of tests.
 
     python -m scripts.local_image          # prints the image's name; made once, a minute
-    EPOCHAL_CASSANDRA_IMAGE=epochal-cassandra:5.0.9 EPOCHAL_SERVERS=docker pytest integration_tests/cassandra
+    export EPOCHAL_CASSANDRA_IMAGE=that-name EPOCHAL_HDFS_IMAGE=that-name EPOCHAL_SERVERS=docker
 
 Needs root, debootstrap and a Debian whose apt works: the image is made from the mirror that apt itself uses.
 """
@@ -15,15 +15,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from epochal.testing.servers import cassandra_java
-from epochal.testing.servers.artifacts import CASSANDRA, jars
+from epochal.testing.servers import cassandra_java, hdfs_java, hdfs_site
+from epochal.testing.servers.artifacts import CASSANDRA, HDFS, Artifact, jars
 from epochal.testing.servers.java import Java, find_java
 
-IMAGE = f"epochal-cassandra:{CASSANDRA.version}"
-JAVA = "openjdk-17-jre-headless"
-HOME = Path("/var/lib/cassandra")  # inside
-JARS = Path("/opt/cassandra")
-START = "/usr/local/bin/cassandra-node"
+IMAGE = f"epochal-servers:cassandra-{CASSANDRA.version}-hdfs-{HDFS.version}"
+PACKAGE = "openjdk-17-jre-headless"
+JAVA = Path("/usr/bin/java")  # inside, as are the others
+CASSANDRA_HOME = Path("/var/lib/cassandra")
+CASSANDRA_START = Path("/usr/local/bin/cassandra-node")
+HDFS_START = Path("/usr/local/bin/hdfs")
 
 
 def main() -> None:
@@ -38,35 +39,58 @@ def make() -> None:
     if shutil.which("debootstrap") is None:
         raise SystemExit("debootstrap is missing: apt-get install debootstrap, or name an image that can be pulled")
     with tempfile.TemporaryDirectory(prefix="epochal-image-") as folder:
-        root = Path(folder)
-        say(f"making {IMAGE}: Debian with {JAVA}")
-        options = ["--variant=minbase", f"--include={JAVA}"]
+        say(f"making {IMAGE}: Debian with {PACKAGE}")
+        options = ["--variant=minbase", f"--include={PACKAGE}"]
         quietly(["debootstrap", *options, suite(), folder, mirror()])
-        say("  Cassandra's jars")
-        found = jars(CASSANDRA, find_java())
-        inside = root / JARS.relative_to("/")
-        inside.mkdir(parents=True)
-        for jar in found:
-            shutil.copy(jar, inside)
-        home = root / HOME.relative_to("/")
-        (home / "tmp").mkdir(parents=True)
-        (home / "logback.xml").write_text(cassandra_java.LOGBACK, encoding="ascii")
-        start = root / START.removeprefix("/")
-        start.write_text(script([JARS / jar.name for jar in found]), encoding="ascii")
-        start.chmod(0o755)
+        say("  the servers' jars")
+        add_cassandra(Path(folder))
+        add_hdfs(Path(folder))
         say("  into the engine")
         tar = subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE)
-        quietly(["docker", "import", "--change", f'CMD ["{START}"]', "-", IMAGE], tar)
+        quietly(["docker", "import", "--change", f'CMD ["{CASSANDRA_START}"]', "-", IMAGE], tar)
         if tar.wait():
             raise SystemExit("tar failed")
 
 
-def script(classes: list[Path]) -> str:
-    """What runs a node. Options in JVM_EXTRA_OPTS come last and so win, as in the official image."""
-    command = cassandra_java.command(Java(Path("/usr/bin/java"), 17), classes, HOME, nodes=3)
+def add_cassandra(root: Path) -> None:
+    """A node in the foreground. Options in JVM_EXTRA_OPTS come last and so win, as in the official image."""
+    classes = add_jars(root, CASSANDRA)
+    home = below(root, CASSANDRA_HOME)
+    (home / "tmp").mkdir(parents=True)
+    (home / "logback.xml").write_text(cassandra_java.LOGBACK, encoding="ascii")
+    command = cassandra_java.command(Java(JAVA, 17), classes, CASSANDRA_HOME, nodes=3)
     cut = command.index("-cp")
     first, last = shlex.join(command[:cut]), shlex.join(command[cut:])
-    return f'#!/bin/sh\nexec {first} -Xmx"${{MAX_HEAP_SIZE:-512m}}" $JVM_EXTRA_OPTS {last}\n'
+    add_script(root, CASSANDRA_START, f'exec {first} -Xmx"${{MAX_HEAP_SIZE:-512m}}" $JVM_EXTRA_OPTS {last}')
+
+
+def add_hdfs(root: Path) -> None:
+    """As much of Hadoop's command as starts a NameNode or a DataNode."""
+    classes = add_jars(root, HDFS)[0].parent
+    hdfs_site.write_pages(below(root, classes))
+    mains = "".join(f"{name}) main={main} ;;\n" for name, main in hdfs_java.MAINS.items())
+    choose = f'case "$1" in\n{mains}*) echo "hdfs: not here: $1" >&2; exit 2 ;;\nesac\nshift\n'
+    classpath = f'"$HADOOP_CONF_DIR:{classes}:{classes}/*"'
+    add_script(root, HDFS_START, f'{choose}exec {JAVA} $HADOOP_OPTS -cp {classpath} "$main" "$@"')
+
+
+def add_jars(root: Path, artifact: Artifact) -> list[Path]:
+    """A server's jars, as they are named inside."""
+    folder = Path("/opt", artifact.name)
+    below(root, folder).mkdir(parents=True)
+    return [folder / Path(shutil.copy(jar, below(root, folder))).name for jar in jars(artifact, find_java())]
+
+
+def add_script(root: Path, path: Path, text: str) -> None:
+    """A command."""
+    script = below(root, path)
+    script.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
+    script.chmod(0o755)
+
+
+def below(root: Path, inside: Path) -> Path:
+    """Where something is while the image is made."""
+    return root / inside.relative_to("/")
 
 
 def suite() -> str:

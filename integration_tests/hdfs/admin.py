@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from epochal.testing.servers import HdfsCluster
+from epochal.sinks.webhdfs import WebHdfsFiles
+from epochal.testing.servers import HdfsCluster, hdfs_site
 from epochal.testing.servers.artifacts import HDFS, jars
-from epochal.testing.servers.hdfs_local import GOOD, JVM
+from epochal.testing.servers.hdfs_java import GOOD, JVM
 from epochal.testing.servers.java import find_java
 from integration_tests.spark.waiting import DEADLINE, wait_until
 
@@ -24,9 +26,10 @@ def dfsadmin(cluster: HdfsCluster, *arguments: str) -> str:
     return _run(_command(DFSADMIN, cluster, *arguments))
 
 
-def copy_here(cluster: HdfsCluster, folder: Path, path: str, target: Path) -> None:
+def copy_here(cluster: HdfsCluster, path: str, target: Path) -> None:
     """A copy by Hadoop's own client, which asks another DataNode if one does not answer."""
-    _run(_command(SHELL, cluster, "-get", path, str(target), conf=_settings(folder)))
+    with _settings(cluster) as conf:
+        _run(_command(SHELL, cluster, "-get", path, str(target), conf=conf))
 
 
 @contextlib.contextmanager
@@ -39,38 +42,48 @@ def safe_mode(cluster: HdfsCluster) -> Iterator[None]:
         dfsadmin(cluster, "-safemode", "leave")
 
 
-def die_writing(cluster: HdfsCluster, folder: Path, paths: Sequence[str]) -> None:
+def die_writing(cluster: HdfsCluster, paths: Sequence[str]) -> None:
     """Leave files that their writers, killed in the middle, have never closed: HDFS keeps them leased to the dead."""
-    before = open_blocks(folder)
-    writers = [
-        subprocess.Popen(
-            _command(SHELL, cluster, "-put", "-d", "-", path, conf=_settings(folder)), stdin=subprocess.PIPE
-        )
-        for path in paths
-    ]
-    try:
-        for writer in writers:
-            assert writer.stdin is not None
-            writer.stdin.write(b"x" * 4 * PACKET)
-            writer.stdin.flush()
-        wait_until(lambda: len(open_blocks(folder) - before) == len(paths), "the files to be half written")
-    finally:
-        for writer in writers:
-            writer.kill()
-            writer.communicate()
+    with _settings(cluster) as conf:
+        writers = [
+            subprocess.Popen(_command(SHELL, cluster, "-put", "-d", "-", path, conf=conf), stdin=subprocess.PIPE)
+            for path in paths
+        ]
+        try:
+            for writer in writers:
+                assert writer.stdin is not None
+                writer.stdin.write(b"x" * 4 * PACKET)
+                writer.stdin.flush()
+            wait_until(lambda: all(is_half_written(cluster, path) for path in paths), "files to be half written")
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.communicate()
     leased = dfsadmin(cluster, "-listOpenFiles")
     assert all(path in leased for path in paths), leased
 
 
-def open_blocks(folder: Path) -> set[str]:
-    """The blocks of which the first DataNode has got a part, in a cluster that was started with this folder."""
-    found = (folder / "datanode1" / "data").glob("current/BP-*/current/rbw/blk_*[0-9]")
-    return {block.name for block in found if block.stat().st_size >= PACKET}
+def half_written(cluster: HdfsCluster, folder: str) -> list[str]:
+    """The files below a folder whose writers have sent a part and not closed them."""
+    paths = [f"{folder}/{entry.name}" for entry in WebHdfsFiles(cluster.web).walk(f"{cluster.uri}{folder}")]
+    return [path for path in paths if is_half_written(cluster, path)]
 
 
-def _settings(folder: Path) -> str:
-    """Of a cluster that was started with this folder; the shell does not start without files of them."""
-    return str(folder / "namenode" / "conf")
+def is_half_written(cluster: HdfsCluster, path: str) -> bool:
+    """Whether DataNodes have got a part of a file of which the NameNode knows nothing yet."""
+    files, uri = WebHdfsFiles(cluster.web), f"{cluster.uri}{path}"
+    try:
+        return files.length(uri) == 0 and len(files.read(uri)) >= PACKET
+    except OSError:  # it is gone, or its first block is just being made
+        return False
+
+
+@contextlib.contextmanager
+def _settings(cluster: HdfsCluster) -> Iterator[str]:
+    """A folder of them; the shell does not start without."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "core-site.xml").write_text(hdfs_site.text(hdfs_site.client(cluster.uri, cluster.replication)))
+        yield folder
 
 
 def _run(command: list[str]) -> str:

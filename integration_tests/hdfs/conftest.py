@@ -28,14 +28,8 @@ def remote(hdfs: HdfsCluster, tmp_path: Path) -> Remote:
 
 
 @pytest.fixture(scope="module")
-def mortal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the processes of `mortal_hdfs` keep what they have."""
-    return tmp_path_factory.mktemp("hdfs")
-
-
-@pytest.fixture(scope="module")
-def running_hdfs(mortal_folder: Path) -> Iterator[HdfsCluster]:
-    with servers.hdfs(2, folder=mortal_folder) as cluster:
+def running_hdfs() -> Iterator[HdfsCluster]:
+    with servers.hdfs(2) as cluster:
         assert cluster.replication == 2
         yield cluster
 

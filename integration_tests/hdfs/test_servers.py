@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from hdfs import InsecureClient
 
 from epochal.testing import servers
-from epochal.testing.servers import HdfsCluster, Route, ServerFailed
-from integration_tests.cassandra.test_servers import is_there
+from epochal.testing.servers import HdfsCluster, Route, ServerFailed, cql
+from integration_tests.cassandra.test_servers import is_there, serve
+from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +29,8 @@ def test_spark_and_webhdfs_see_the_same_files(spark: SparkSession, hdfs: HdfsClu
     assert spark.read.json(f"{hdfs.uri}/seen").count() == 7
 
 
-def test_what_was_written_is_there_after_every_process_was_killed(spark: SparkSession, tmp_path: Path) -> None:
-    with servers.hdfs(2, folder=tmp_path / "kept") as cluster:
-        assert cluster.route is Route.LOCAL
+def test_what_was_written_is_there_after_every_process_was_killed(spark: SparkSession) -> None:
+    with servers.hdfs(2) as cluster:
         assert cluster.replication == 2
         for name, value in cluster.settings.items():
             if "defaultFS" not in name:
@@ -38,20 +40,54 @@ def test_what_was_written_is_there_after_every_process_was_killed(spark: SparkSe
         for node in cluster.nodes:
             node.kill()
         assert not any(map(is_there, pids))
+        assert not any(node.running for node in cluster.nodes)
 
         for node in cluster.nodes:
             node.start()
         cluster.wait_until_ready()
 
         assert spark.read.json(f"{cluster.uri}/seen").count() == 7
-        with pytest.raises(ServerFailed, match="a server already runs in"):
-            servers.hdfs(2, folder=tmp_path / "kept")
+        assert not set(pids) & {node.pid for node in cluster.nodes}
     assert not any(node.running for node in cluster.nodes)
-    assert (tmp_path / "kept" / "namenode" / "data").exists()
 
 
-def test_a_process_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
-    with pytest.raises(ServerFailed, match=r"ended with .* while it started") as told:
-        servers.hdfs(settings={"dfs.namenode.rpc-address": "127.0.0.1:nonsense"}, folder=tmp_path)
+@pytest.mark.local
+def test_a_kept_folder_holds_one_cluster_and_stays(tmp_path: Path) -> None:
+    with servers.hdfs(folder=tmp_path / "kept") as cluster:
+        assert cluster.route is Route.LOCAL
+        InsecureClient(cluster.web, timeout=30).write("/kept", b"data")
+        with pytest.raises(ServerFailed, match="a server already runs in"):
+            servers.hdfs(folder=tmp_path / "kept")
+    assert not any(node.running for node in cluster.nodes)
+
+    with servers.hdfs(folder=tmp_path / "kept") as again:
+        assert again.uri == cluster.uri
+        with InsecureClient(again.web, timeout=30).read("/kept") as kept:
+            assert kept.read() == b"data"
+
+
+def test_a_process_that_cannot_start_is_told_with_its_log() -> None:
+    with pytest.raises(ServerFailed, match=r"NameNode ended with .* while it started") as told:
+        servers.hdfs(settings={"dfs.namenode.rpc-address": "127.0.0.1:nonsense"})
 
     assert "nonsense" in str(told.value)
+
+
+def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    server = serve("hdfs", temporary=tmp_path)
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    assert line, server.communicate()[1]
+    told = json.loads(line)
+    ports = [urlsplit(told[door]).port or 0 for door in ("uri", "web")]
+    pids = [node["pid"] for node in told["nodes"]]
+    assert all(cql.listens("127.0.0.1", port) for port in ports)
+    assert any(tmp_path.iterdir())
+
+    server.kill()
+    _, said = server.communicate(timeout=60)
+
+    wait_until(lambda: not any(map(is_there, pids)), "its processes to end")
+    wait_until(lambda: not any(cql.listens("127.0.0.1", port) for port in ports), "its ports to close")
+    wait_until(lambda: not any(tmp_path.iterdir()), "its folder to be removed")
+    assert "ready after" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epochal.testing import servers
-from epochal.testing.servers import Route, ServerFailed, cassandra_docker, cassandra_local, routes
+from epochal.testing.servers import Route, ServerFailed, cassandra_docker, cassandra_local, containers, routes
 from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.routes import CASSANDRA, CASSANDRA_IMAGE, ROUTES, Endpoint, choose, endpoint, parse
 from epochal.testing.servers.wishes import Wishes
@@ -108,7 +108,7 @@ def test_every_wish_makes_it_a_server_of_ones_own(
     special: dict[str, object], listener: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CASSANDRA, f"127.0.0.1:{listener}")
-    monkeypatch.setattr(cassandra_docker, "engine_answers", lambda: False)
+    monkeypatch.setattr(containers, "engine_answers", lambda: False)
     asked: list[Wishes] = []
 
     def start(wishes: Wishes, tell: object) -> CassandraCluster:
@@ -124,7 +124,7 @@ def test_every_wish_makes_it_a_server_of_ones_own(
 def test_a_folder_is_kept_by_processes_even_if_an_engine_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cassandra_docker, "engine_answers", lambda: True)
+    monkeypatch.setattr(containers, "engine_answers", lambda: True)
     made = CassandraCluster([], 1, route=Route.LOCAL, end=lambda: None)
     monkeypatch.setattr(cassandra_local, "start", lambda wishes, tell: made)
 
@@ -142,17 +142,17 @@ def test_settings_of_a_container_name_files_where_they_are_inside(tmp_path: Path
     files: dict[Path, str] = {}
     store = tmp_path / "keys.p12"
 
-    carried = cassandra_docker.carried({"a": {"keystore": store, "more": [store, 1]}, "b": "text"}, files)
+    carried = containers.carried({"a": {"keystore": store, "more": [store, 1]}, "b": "text"}, files)
 
-    inside = f"{cassandra_docker.FILES}/0-keys.p12"
+    inside = f"{containers.FILES}/0-keys.p12"
     assert carried == {"a": {"keystore": inside, "more": [inside, 1]}, "b": "text"}
     assert files == {store: inside}
 
 
 def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cassandra_docker.image() == "cassandra:5.0"
+    assert cassandra_docker.IMAGE.name == "cassandra:5.0"
     monkeypatch.setenv(CASSANDRA_IMAGE, "mine")
-    assert cassandra_docker.image() == "mine"
+    assert cassandra_docker.IMAGE.name == "mine"
 
 
 def test_the_names_that_are_documented_are_there() -> None:

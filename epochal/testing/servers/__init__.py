@@ -3,9 +3,9 @@
     with servers.cassandra() as server:
         CassandraSink("shop.orders", contact_points=server.hosts, port=server.port)
 
-One that the user has (`EPOCHAL_CASSANDRA`), or a container, or processes of this machine from Maven's jars: `routes`
-says which, and `docs/servers.md` all of it. Everything is on loopback, and ends with the process that asked for it,
-even if that is killed.
+One that the user has (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`), or containers, or processes of this machine from Maven's
+jars: `routes` says which, and `docs/servers.md` all of it. Everything is on loopback, and ends with the process that
+asked for it, even if that is killed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from epochal.testing.servers import (
     cassandra_docker,
     cassandra_given,
     cassandra_local,
+    containers,
+    hdfs_docker,
     hdfs_given,
     hdfs_local,
     routes,
@@ -26,7 +28,7 @@ from epochal.testing.servers.cluster import CassandraCluster, Node
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.wishes import HdfsWishes, Wishes
+from epochal.testing.servers.wishes import HdfsWishes, ServerWishes, Wishes
 
 __all__ = ["CassandraCluster", "HdfsCluster", "Node", "Route", "ServerFailed", "cassandra", "hdfs"]
 
@@ -61,8 +63,7 @@ def cassandra(
     route = routes.choose(
         routes.CASSANDRA,
         own=own or wishes.are_special,
-        # A container would not keep a folder of this machine.
-        engine_answers=lambda: wishes.folder is None and cassandra_docker.engine_answers(),
+        engine_answers=lambda: _may_be_containers(wishes),
     )
     match route:
         case Route.GIVEN:
@@ -99,7 +100,20 @@ def hdfs(
         java_options=tuple(java_options),
         timeout=timeout,
     )
-    route = routes.choose(routes.HDFS, own=own or wishes.are_special, engine_answers=lambda: False)
-    if route is Route.GIVEN:
-        return hdfs_given.connect(replication)
-    return hdfs_local.start(wishes, tell)
+    route = routes.choose(
+        routes.HDFS,
+        own=own or wishes.are_special,
+        engine_answers=lambda: _may_be_containers(wishes) and hdfs_docker.can_be_reached(),
+    )
+    match route:
+        case Route.GIVEN:
+            return hdfs_given.connect(replication)
+        case Route.DOCKER:
+            return hdfs_docker.start(wishes, tell)
+        case Route.LOCAL:
+            return hdfs_local.start(wishes, tell)
+
+
+def _may_be_containers(wishes: ServerWishes) -> bool:
+    # A container would not keep a folder of this machine.
+    return wishes.folder is None and containers.engine_answers()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Self
 from xml.sax.saxutils import escape
+
+from epochal.testing.servers.ports import free_port
 
 LOG4J = """\
 log4j.rootLogger=INFO,out
@@ -46,20 +49,48 @@ class Ports:
     def all(self) -> list[int]:
         return [self.rpc, self.web, *(port for three in self.datanodes for port in three)]
 
+    @classmethod
+    def free(cls, host: str, datanodes: int, rpc: int | None) -> Self:
+        """Ports at which nobody listens; the first may be given."""
+        taken = [rpc] if rpc else []
+
+        def one() -> int:
+            taken.append(free_port([host], taken))
+            return taken[-1]
+
+        return cls(rpc=rpc or one(), web=one(), datanodes=tuple((one(), one(), one()) for _ in range(datanodes)))
+
 
 def client(uri: str, replication: int) -> dict[str, str]:
     """What a client must know; with `spark.hadoop.` before each name, Spark's settings."""
     return {"fs.defaultFS": uri, "dfs.replication": str(replication), **CLIENT}
 
 
-def write(
-    folder: Path, host: str, ports: Ports, replication: int, given: Mapping[str, object], number: int | None
-) -> Path:
-    """Write the settings of one process, the NameNode or a DataNode; the folder that goes on its class path."""
-    name = "namenode" if number is None else f"datanode{number + 1}"
+def title(number: int | None) -> str:
+    """The name of a process, for messages: the NameNode or a DataNode."""
+    return "HDFS's " + ("NameNode" if number is None else f"DataNode {number + 1}")
+
+
+def files(
+    folder: PurePath,
+    host: str,
+    ports: Ports,
+    replication: int,
+    given: Mapping[str, object],
+    number: int | None,
+    *,
+    listen: str | None = None,
+) -> dict[str, str]:
+    """The settings of one process, the NameNode or a DataNode, that keeps its data in this folder.
+
+    The host is the address that all are reached at, and `listen`, if it is another, the one that they listen at.
+    """
+    name = _name(number)
     common = {
         "dfs.namenode.rpc-address": f"{host}:{ports.rpc}",
+        "dfs.namenode.rpc-bind-host": listen or host,
         "dfs.namenode.http-address": f"{host}:{ports.web}",
+        "dfs.namenode.http-bind-host": listen or host,
         "dfs.namenode.name.dir": (folder / "namenode" / "data").as_uri(),
         "dfs.replication": replication,
         "dfs.namenode.safemode.min.datanodes": len(ports.datanodes),
@@ -68,24 +99,39 @@ def write(
     if number is not None:
         data, web, ipc = ports.datanodes[number]
         common |= {
-            "dfs.datanode.address": f"{host}:{data}",
-            "dfs.datanode.http.address": f"{host}:{web}",
-            "dfs.datanode.ipc.address": f"{host}:{ipc}",
+            "dfs.datanode.address": f"{listen or host}:{data}",
+            "dfs.datanode.http.address": f"{listen or host}:{web}",
+            "dfs.datanode.ipc.address": f"{listen or host}:{ipc}",
             "dfs.datanode.hostname": host,  # where WebHDFS sends its clients
             "dfs.datanode.data.dir": (folder / name / "data").as_uri(),
         }
     core = {"fs.defaultFS": f"hdfs://{host}:{ports.rpc}", "hadoop.tmp.dir": str(folder / name / "tmp")}
-    place = folder / name / "conf"
+    return {
+        "core-site.xml": text({**core, **given}),
+        "hdfs-site.xml": text({**common, **given}),
+        "log4j.properties": LOG4J,
+    }
+
+
+def write(
+    folder: Path, host: str, ports: Ports, replication: int, given: Mapping[str, object], number: int | None
+) -> Path:
+    """Write the settings of one process; the folder that goes on its class path."""
+    place = folder / _name(number) / "conf"
     place.mkdir(parents=True, exist_ok=True)
-    (place / "core-site.xml").write_text(text({**core, **given}))
-    (place / "hdfs-site.xml").write_text(text({**common, **given}))
-    (place / "log4j.properties").write_text(LOG4J)
+    for name, content in files(folder, host, ports, replication, given, number).items():
+        (place / name).write_text(content)
+    write_pages(place)
+    return place
+
+
+def write_pages(place: Path) -> None:
+    """Make the web pages that a server from the published jars wants, in a folder of its class path."""
     for app in APPS:
         page = place / "webapps" / app / "WEB-INF" / "web.xml"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(WEB_XML)
     (place / "webapps" / "static").mkdir(exist_ok=True)
-    return place
 
 
 def text(values: Mapping[str, object]) -> str:
@@ -95,3 +141,7 @@ def text(values: Mapping[str, object]) -> str:
         for name, value in values.items()
     )
     return f'<?xml version="1.0"?>\n<configuration>\n{"".join(rows)}</configuration>\n'
+
+
+def _name(number: int | None) -> str:
+    return "namenode" if number is None else f"datanode{number + 1}"

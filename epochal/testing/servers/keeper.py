@@ -86,7 +86,7 @@ class Keeper:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # Only if the keeper itself is killed is this needed. It has one thread, so it may be done here.
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent,  # noqa: PLW1509
             )
         self._children[child.pid] = child
         return child.pid
@@ -160,8 +160,10 @@ def _say(answer: dict[str, Any]) -> None:
     os.write(1, json.dumps(answer).encode() + b"\n")
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let Linux send this process a signal when the one that started it is gone; for `preexec_fn`."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 if __name__ == "__main__":

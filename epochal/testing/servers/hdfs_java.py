@@ -1,0 +1,29 @@
+"""How Java runs the processes of HDFS: small heaps and a quick start."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping, Sequence
+
+GOOD = (17, 21)  # tried on 17; Spark runs the same version of its client on 21 too
+# By the names that Hadoop's own command `hdfs` has for them.
+MAINS: Mapping[str, str] = {
+    "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+}
+FORMAT = ("-format", "-nonInteractive", "-force")
+JVM = (
+    "-Xmx256m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dfile.encoding=UTF-8",
+)
+
+
+def options(given: Sequence[str]) -> list[str]:
+    """Java's options; those that are given come last, and so win. Whoever runs this is the cluster's superuser."""
+    return [*JVM, f"-DHADOOP_USER_NAME={getpass.getuser()}", *given]
