@@ -71,9 +71,7 @@ def publish(
 def rows_by_manifest(files: JoiningFiles, target: str = TARGET) -> Counter[bytes]:
     """The lines that a reader by manifest sees; FileNotFoundError if one is gone."""
     entries = live.published(files, target)
-    return Counter(
-        line for e in entries for path, _ in e.files for line in files.read(join(target, path)).splitlines()
-    )
+    return Counter(line for e in entries for path, _ in e.files for line in files.read(join(target, path)).splitlines())
 
 
 def rows_of_folder(files: JoiningFiles, target: str = TARGET) -> Counter[bytes]:

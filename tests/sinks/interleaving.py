@@ -25,9 +25,10 @@ class _Ended(BaseException):
 class PacedDisk(MemoryDisk):
     """One program's view of the disk: waits before each operation, and remembers each answer."""
 
-    def __init__(self, disk: MemoryDisk, name: str) -> None:
+    def __init__(self, disk: MemoryDisk, name: str, *, at_reads: bool) -> None:
         super().__init__()
         self._name = name
+        self._at_reads = at_reads
         self.content = disk.content  # the same for all
         self.answers: list[str] = []
         self._may_go, self._has_stopped = threading.Semaphore(0), threading.Semaphore(0)
@@ -68,6 +69,10 @@ class PacedDisk(MemoryDisk):
         if self.is_over:
             raise _Ended
 
+    def _wait_to_read(self) -> None:
+        if self._at_reads:
+            self._wait()
+
     def _note(self, answer: object) -> None:
         self.answers.append(str(answer))
 
@@ -79,24 +84,24 @@ class PacedDisk(MemoryDisk):
 
     def read(self, path: str) -> bytes:
         if f"/{HOME}/" not in path or path not in self.content:
-            self._wait()  # records and manifests are never changed and never removed: any time is as good
+            self._wait_to_read()  # records and manifests are never changed and never removed: any time is as good
         self._note((path, self.content.get(path)))
         return super().read(path)
 
     def names(self, path: str) -> tuple[str, ...]:
-        self._wait()
+        self._wait_to_read()
         found = super().names(path)
         self._note((path, found))
         return found
 
     def list(self, path: str) -> list[Entry]:
-        self._wait()
+        self._wait_to_read()
         found = MemoryDisk(self.content).list(path)
         self._note((path, found))
         return found
 
     def length(self, path: str) -> int | None:
-        self._wait()
+        self._wait_to_read()
         found = super().length(path)
         self._note((path, found))
         return found
@@ -112,7 +117,7 @@ class PacedDisk(MemoryDisk):
         super().delete(path)
 
     def head(self, path: str, size: int) -> bytes:
-        self._wait()
+        self._wait_to_read()
         self._note((path, self.content.get(path)))
         return MemoryDisk(self.content).head(path, size)
 
@@ -142,27 +147,28 @@ class State:
         return self.history[-1]
 
 
-def explore(start: dict[str, bytes], programs: Sequence[Program]) -> Iterator[State]:
-    """Every state that the programs can come to."""
+def explore(start: dict[str, bytes], programs: Sequence[Program], *, at_reads: bool) -> Iterator[State]:
+    """Every state that the programs can come to, if others get in before each change, or before each read too."""
     seen: set[int] = set()
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
-        yield from _play(start, programs, waiting.pop(), seen, waiting)
+        disk = MemoryDisk(start)
+        paced = [PacedDisk(disk, f"program {number}", at_reads=at_reads) for number in range(len(programs))]
+        yield from _play(disk, list(zip(paced, programs, strict=True)), waiting.pop(), seen, waiting)
 
 
 def _play(
-    start: dict[str, bytes],
-    programs: Sequence[Program],
+    disk: MemoryDisk,
+    programs: Sequence[tuple[PacedDisk, Program]],
     schedule: tuple[int, ...],
     seen: set[int],
     waiting: list[tuple[int, ...]],
 ) -> Iterator[State]:
     """From the start along a schedule, then on for as long as it is new, noting the ways that are not taken."""
-    disk = MemoryDisk(start)
-    paced = [PacedDisk(disk, f"program {number}") for number in range(len(programs))]
+    paced = [one for one, _ in programs]
     history = [dict(disk.content)]
     try:
-        for one, program in zip(paced, programs, strict=True):
+        for one, program in programs:
             one.start(program)
         for number in schedule:
             paced[number].step()

@@ -76,7 +76,7 @@ def test_the_newest_plan_says_that_all_before_it_are_done() -> None:
 
     known = records.read(disk, LAYOUT)
 
-    assert (known.last, [done.number for done in known.done], known.removed) == (3, [1, 2], {1})
+    assert (known.last, [done.number for done in known.done], [*known.removed]) == (3, [1, 2], [1])
     assert not known.is_finished
 
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 HEAD = 1 << 16  # a header of CSV is not longer
 MARKS = (b"\xff\xfe", b"\xfe\xff")  # what a file in UTF-16 or UTF-32 begins with
 # Spark writes timestamps as its settings say, which are not those of the stream: go by what the files have.
-TIMESTAMPS = {" int96 ": "INT96", "TIMESTAMP(MICROS": "TIMESTAMP_MICROS", "TIMESTAMP(MILLIS": "TIMESTAMP_MILLIS"}
+TIMESTAMPS = {
+    " int96 ": "INT96",
+    "(TIMESTAMP(MICROS,true))": "TIMESTAMP_MICROS",
+    "(TIMESTAMP(MILLIS,true))": "TIMESTAMP_MILLIS",
+}
 
 
 @dataclass(frozen=True, slots=True)
