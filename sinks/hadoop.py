@@ -99,20 +99,29 @@ class HadoopFiles:
         with python_errors(path):
             self._system(path).concat(self._path(path), sources)
 
-    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         self.make_folder(path.rpartition("/")[0])
         with python_errors(path):
             whole = self._system(path).create(self._path(path), True)
             try:
-                for source in sources:
+                for number, source in enumerate(sources):
                     part = self._system(source).open(self._path(source))
                     try:
+                        part.seek(skip if number else 0)
                         self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(part, whole, 1 << 20, False)
                     finally:
                         part.close()
                 whole.hsync()
             finally:
                 whole.close()
+
+    def head(self, path: str, size: int) -> bytes:
+        with _python_errors(path):
+            stream = self._system(path).open(self._path(path))
+            try:
+                return bytes(stream.readNBytes(size))
+            finally:
+                stream.close()
 
     def make_folder(self, path: str) -> None:
         with python_errors(path):

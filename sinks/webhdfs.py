@@ -80,13 +80,18 @@ class WebHdfsFiles:
             concat = _Request("POST").to_method("CONCAT")
             concat(self._client, _plain(path), sources=",".join(map(_plain, others)))
 
-    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         self.make_folder(path.rpartition("/")[0])
         with _python_errors(path), self._client.write(_plain(path), overwrite=True) as whole:
-            for source in sources:
-                with self._client.read(_plain(source), chunk_size=1 << 20) as parts:
+            for number, source in enumerate(sources):
+                start = skip if number else 0
+                with self._client.read(_plain(source), offset=start, chunk_size=1 << 20) as parts:
                     for part in parts:
                         whole.write(part)
+
+    def head(self, path: str, size: int) -> bytes:
+        with _python_errors(path), self._client.read(_plain(path), length=size) as stream:
+            return bytes(stream.read())
 
     def make_folder(self, path: str) -> None:
         with _python_errors(path):

@@ -54,6 +54,18 @@ STEPS: dict[str, str] = {
     "ledger": "Cassandra: the ledger is told that the epoch is in",
 }
 NAMES: tuple[str, ...] = tuple(f"{side}-{step}" for step in STEPS for side in ("before", "after"))
+# Of `epochal compact`, which is no part of a stream: a kill there ends no driver.
+STEPS_OF_COMPACTION: dict[str, str] = {
+    "compact-stage": "small files are joined into one, where no reader looks",
+    "compact-plan": "it is recorded what takes the place of what",
+    "compact-rename": "one joined file gets its name where readers look",
+    "compact-done": "it is recorded that readers by manifest list the joined files",
+    "compact-remove": "one file that was replaced is removed",
+    "compact-removed": "it is recorded that all of them are gone",
+}
+NAMES_OF_COMPACTION: tuple[str, ...] = tuple(
+    f"{side}-{step}" for step in STEPS_OF_COMPACTION for side in ("before", "after")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +90,8 @@ def parse(text: str) -> tuple[Failpoint, ...]:
         rest, mark, at = rest.partition("@")
         action, _, argument = rest.partition(":")
         number = int(at) if at.isdecimal() else int(not mark)
-        if name not in NAMES:
-            raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(NAMES)}")
+        if name not in (known := (*NAMES, *NAMES_OF_COMPACTION)):
+            raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(known)}")
         if action not in _ACTIONS or number < 1 or (action == "pause" and not argument):
             raise ValueError(f"{VARIABLE}: {clause!r} is not NAME=kill|raise|pause:FILE with @HIT behind it")
         found.append(Failpoint(name, action, number, argument))

@@ -82,8 +82,14 @@ class JoiningFiles(Files, Protocol):
     def sync_all(self, paths: Sequence[str]) -> None:
         """`sync` for many files."""
 
-    def join_copies(self, path: str, sources: Sequence[str]) -> None:
-        """Make a new file of the contents of others, durably. A crash leaves a part of it."""
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
+        """Make a new file of the contents of others, durably. A crash leaves a part of it.
+
+        `skip` so many bytes at the beginning of all but the first.
+        """
+
+    def head(self, path: str, size: int) -> bytes:
+        """The first bytes of a file; all of them if it has fewer."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -245,15 +251,20 @@ class LocalFiles:
     def join_in_place(self, path: str, others: Sequence[str]) -> None:  # noqa: ARG002
         raise OSError(f"{path}: a local file system cannot join files without copying them")
 
-    def join_copies(self, path: str, sources: Sequence[str]) -> None:
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as whole:
-            for source in sources:
+            for number, source in enumerate(sources):
                 with open(source, "rb") as part:
+                    part.seek(skip if number else 0)
                     shutil.copyfileobj(part, whole, 1 << 20)
             whole.flush()
             if self._sync:
                 os.fsync(whole.fileno())
+
+    def head(self, path: str, size: int) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(size)
 
     def sync_all(self, paths: Sequence[str]) -> None:
         if self._sync and len(paths) > MANY:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from epochal._version import __version__
 from epochal.cli.text import paint
+from epochal.sinks.quantities import parse_duration, parse_size
 from epochal.txn.errors import EpochalError, NotSettled
 
 AWAY = 1
@@ -27,10 +28,12 @@ EXAMPLES = """examples:
   epochal roll    checkpoints/orders            publish the parts that are open, and stop a query that still runs
   epochal gc      checkpoints/orders            what could be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
+  epochal compact archive/orders                join small files of a RollingFileSink's target, while all goes on
   epochal demo                                  exactly-once under kill -9, shown in a minute
   epochal serve   cassandra | hdfs              a real server on loopback to try things on, until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
+PATH is the target of a sink, in the same spelling.
 exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused, 3 an audit found that something differs
 """
 KEPT = "keep the data here, and go on with what is there"
@@ -86,6 +89,17 @@ def _run(options: argparse.Namespace) -> int:
 
             return gc.run(
                 options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
+            )
+        case "compact":
+            from epochal.cli import compact
+
+            return compact.run(
+                options.path,
+                max_bytes=options.max_bytes,
+                grace=options.grace,
+                header=options.header,
+                dry_run=options.dry_run,
+                as_json=options.json,
             )
         case "serve":
             from epochal.cli import serve
@@ -161,6 +175,23 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="count the newest driver as dead too; with --yes one that still runs is stopped",
     )
+    about = "join the small files of a rolling-file target; readers by manifest see every row once all the while"
+    compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=about.capitalize())
+    compact.add_argument("path", metavar="PATH", help="the target of a RollingFileSink")
+    compact.add_argument(
+        "--max-bytes", type=_size, default="128 MB", metavar="SIZE", help="how large joined files become (128 MB)"
+    )
+    compact.add_argument(
+        "--grace",
+        type=_duration,
+        default="0",
+        metavar="TIME",
+        help="keep replaced files so long, such as 1h, for readers who have listed them; a later run removes them (0)",
+    )
+    compact.add_argument(
+        "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
+    )
+    compact.add_argument("--dry-run", action="store_true", help="only say what would be joined")
     about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=about.capitalize())
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
@@ -194,6 +225,26 @@ def _seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds, 0 or more")
     return value
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r}: {fault}") from None
+
+
+def _duration(text: str) -> float:
+    try:
+        return 0.0 if text.strip() == "0" else parse_duration(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r}: 0, or {fault}") from None
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.lower() not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r}: yes or no")
+    return text.lower() == "yes"
 
 
 def _number(least: int) -> Callable[[str], int]:

@@ -23,10 +23,11 @@ from integration_tests.spark import avro_files
 from integration_tests.spark.world import ROWS, Row, World, all_rows
 
 _KEPT = re.compile(
-    r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}(\.\d{6}\.r\d{6})?\.json)"
+    r"_epochal/(lineages/[^/.][^/]*\.json|manifest/[^/]+/\d{12}(\.\d{6}\.r\d{6})?\.json"
+    r"|compactions/\d{12}\.(plan|done|removed)\.json)"
     r"|(.*/)?_SUCCESS(-[^/]*)?|_delta_log/[^/]+"
 )
-_PART = re.compile(r"(.*/)?part-(\d{12})(\.\d+\.\d+)?-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
+_PART = re.compile(r"(.*/)?part-(\d{12})(\.\d+\.\d+|\.c\d+)?-\d{5}-[0-9a-f]{8}(~\d+)?(\.[a-z0-9]+)+")
 
 
 def visible_files(target: Path) -> list[Path]:
@@ -164,7 +165,8 @@ def leftovers(target: Path) -> list[str]:
         stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or path in named)]
     else:
         stray = [path for path in _files_below(target) if not (_KEPT.fullmatch(path) or _PART.fullmatch(path))]
-    return stray + [str(path) for path in (target / "_epochal" / "staged").glob("*/*")]
+    staged = [*(target / "_epochal" / "staged").glob("*/*"), *(target / "_epochal" / "compacting").glob("*")]
+    return stray + [str(path) for path in staged]
 
 
 def published_by_manifest(target: Path) -> dict[str, int]:

@@ -65,10 +65,13 @@ def merge(
     writer: Callable[[DataFrame], DataFrameWriter],
     folder: str,
     schema: StructType | None = None,
+    *,
+    published: bool = False,
 ) -> None:
     """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are.
 
-    Without a `schema` Spark asks the files, which is a job of its own.
+    Without a `schema` Spark asks the files, which is a job of its own. Pieces are known by where they lie in the
+    staging area, `published` files by their names, of which no two may be equal.
     """
     with set_for(spark, for_many_files(spark)):
         _merge(spark, format_, groups, writer, folder, schema)
@@ -88,12 +91,13 @@ def _merge(
     if len(groups) == 1:
         writer(frame.coalesce(1)).save(spark_path(join(folder, f"{GROUP}=0")))
         return
-    numbered = [(_tail(path), number) for number, group in enumerate(groups) for path in group]
+    tail = name_of if published else _tail
+    numbered = [(tail(path), number) for number, group in enumerate(groups) for path in group]
     known: Any = spark.createDataFrame(numbered, f"_epochal_piece string, {GROUP} int")
     from pyspark.sql import functions as f
 
     columns = frame.columns
-    located = frame.withColumn("_epochal_piece", _tail_column(frame))
+    located = frame.withColumn("_epochal_piece", _name_column(frame) if published else _tail_column(frame))
     tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
     whole = (
         located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
@@ -122,16 +126,30 @@ def spark_path(path: str) -> str:
     return f"file:{path}" if path.startswith("/") else path
 
 
+def name_of(path: str) -> str:
+    """The name of a file, without its folder."""
+    return path.rpartition("/")[2]
+
+
 def _tail(path: str) -> str:
     """The end of a piece's path, which tells it from all others: folder of the epoch, bucket and name."""
     return path[path.index("/_epochal/") :]
 
 
+def _name_column(frame: DataFrame) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.regexp_extract(_path_column(frame), "([^/]+)$", 1)
+
+
+def _path_column(frame: DataFrame) -> Column:
+    return frame.metadataColumn("_metadata")["file_path"]  # this way it may have a column of that name too
+
+
 def _tail_column(frame: DataFrame) -> Column:
     from pyspark.sql import functions as f
 
-    path = frame.metadataColumn("_metadata")["file_path"]  # this way it may have a column of that name too
-    return f.regexp_extract(path, "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+/.*)$", 1)
+    return f.regexp_extract(_path_column(frame), "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+/.*)$", 1)
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

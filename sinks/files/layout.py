@@ -12,6 +12,8 @@
           data/ ...                         what Spark's writer wrote
           manifest.json, marker             what will be published beside it
         open/LINEAGE/000000000042/ ...      what epoch 42 added to parts that are still open
+        compactions/000000000003.plan.json  and done, and removed: what took the place of what
+        compacting/000000000003-UNIQUE/     what compaction 3 joined, until it has its name
 
 Names carry epoch and part, zero-padded, and the lineage, because two streams may share a target.
 Nothing in them is random: a repeated commit arrives at the same names.
@@ -33,6 +35,7 @@ MARKER = "marker"
 JOINED = "joined"
 HEADER = "header"
 OPEN = "open"
+_ENDING = re.compile(r"part-\d{12}[^-/]*-\d{5,}-[^./]*(\.[A-Za-z0-9.]+)")
 _SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
 
 
@@ -76,6 +79,16 @@ class Layout:
         return join(self.attempt(attempt), name)
 
     @property
+    def compactions(self) -> str:
+        """Where the records of compactions lie."""
+        return join(self.target, HOME, "compactions")
+
+    @property
+    def compacting(self) -> str:
+        """Where compactions stage what they join."""
+        return join(self.target, HOME, "compacting")
+
+    @property
     def spark_metadata(self) -> str:
         """Where Spark's own file sink keeps its log; its readers then see nothing else."""
         return join(self.target, "_spark_metadata")
@@ -90,6 +103,25 @@ def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
     found = _SUFFIX.search(staged_name)
     maker = f"{attempt.epoch:012d}" + (f".{attempt.generation}.{attempt.roll}" if attempt.roll else "")
     return f"part-{maker}-{part:05d}-{lineage_tag(attempt.lineage)}{found.group(1) if found else ''}"
+
+
+def joined_name(number: int, file: int, lineage: str, epoch: int, ending: str) -> str:
+    """The name of a file that a compaction joined; no other compaction has its number.
+
+    >>> joined_name(3, 0, "1f0c9a2e-77", 42, ".json")
+    'part-000000000042.c3-00000-1f0c9a2e.json'
+    """
+    return f"part-{epoch:012d}.c{number}-{file:05d}-{lineage_tag(lineage)}{ending}"
+
+
+def ending_of(path: str) -> str:
+    """The ending of a published file: its format and codec. Empty if it is not named as they are.
+
+    >>> ending_of("day=2/part-000000000042-00007-1f0c9a2e.snappy.parquet")
+    '.snappy.parquet'
+    """
+    found = _ENDING.fullmatch(path.rpartition("/")[2])
+    return found.group(1) if found else ""
 
 
 def marker_name(attempt: Attempt) -> str:

@@ -23,8 +23,9 @@ RECENT = 50
 class PublishedEpoch:
     """One epoch of a target: its rows, and its files relative to the target with their lengths.
 
-    With a rolling policy the files are the parts that the epoch closed, which hold rows of earlier epochs too. With
-    ``digest=True`` it has the digest of its own rows, and of CSV the line that files may begin with.
+    With a rolling policy the files are the parts that the epoch closed, which hold rows of earlier epochs too. So does
+    a file that a compaction has joined: it is listed with the last epoch of those it holds. With ``digest=True`` there
+    is the digest of the epoch's own rows, and of CSV the line that files may begin with.
     """
 
     lineage: str
@@ -36,6 +37,11 @@ class PublishedEpoch:
     roll: int = 0  # what was published after the epoch, without rows of its own
     digest: str | None = None
     header: str | None = None
+
+    @property
+    def entry(self) -> str:
+        """What its manifest is called, without the ending."""
+        return Attempt(self.lineage, self.epoch, self.generation, self.roll).key if self.roll else f"{self.epoch:012d}"
 
     def encode(self) -> bytes:
         value: dict[str, Json] = {
@@ -95,7 +101,7 @@ def _read(files: Files, path: str) -> PublishedEpoch:
 
 
 def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
-    """Every whole epoch of a target, by lineage and epoch."""
+    """Every whole epoch of a target, by lineage and epoch, with the files that it published then."""
     layout = Layout(target)
     for name in _names(files, layout.manifests):
         lineage = enrolment.lineage_from(name)

@@ -2,7 +2,8 @@
 
 One strict rename a file, then the markers, then the manifest; each step may find that an earlier try has done it, and
 accepts that only if the length is the recorded one. If a file is neither staged nor published, rows are gone: that
-stops the query.
+stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and
+a compaction or a retention job has taken the file away since.
 """
 
 from __future__ import annotations
@@ -89,14 +90,14 @@ class Publisher:
             self._check_same(work.manifest[1])
         else:
             for number, one in enumerate(work.joins):
-                self._join(number, one)
+                self._join(number, one, work)
             for step, moves in (("rename", work.files), ("marker", work.markers)):
                 for move in moves:
-                    self._publish(move, step)
+                    self._publish(move, step, work)
             if work.keeps:
                 self._keep(join(layout.target, work.manifest[1]))
             # Last: who finds the manifest knows that all of the above has happened.
-            self._publish(work.manifest, "manifest")
+            self._publish(work.manifest, "manifest", work)
         failpoints.hit("before-cleanup")
         for name in work.spent:
             files.delete(layout.source(self.attempt, name))
@@ -104,16 +105,16 @@ class Publisher:
         failpoints.hit("after-cleanup")
         return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
 
-    def _publish(self, move: Move, step: str) -> None:
+    def _publish(self, move: Move, step: str, work: Work) -> None:
         source, target = self.layout.source(self.attempt, move[0]), self._target(move[1])
         failpoints.hit(f"before-{step}")
         try:
             self.files.rename(source, target)
         except (FileNotFoundError, FileExistsError):
-            self._check_published(source, target, move[2], marker=step == "marker")
+            self._check_published(source, target, move[2], work, marker=step == "marker")
         failpoints.hit(f"after-{step}")
 
-    def _join(self, number: int, one: Join) -> None:
+    def _join(self, number: int, one: Join, work: Work) -> None:
         """Bring the pieces together, since HDFS joins only neighbours, add them to the first, and show that.
 
         Wherever a crash stops this, each piece is where it was, among its neighbours, or in the first of them.
@@ -137,7 +138,7 @@ class Publisher:
                 f"sink {self.sink!r}: {whole} should be joined to {one.length} bytes and has {found}: pieces of it "
                 "were removed or changed by another program. Their epochs are decided; put them back from a copy"
             )
-        self._publish((first, one.target, one.length), "rename")
+        self._publish((first, one.target, one.length), "rename", work)
 
     def _gather(self, place: str, name: str) -> str:
         path = self.layout.source(self.attempt, place)
@@ -184,10 +185,12 @@ class Publisher:
                 "lineage"
             )
 
-    def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
+    def _check_published(self, source: str, target: str, length: int, work: Work, *, marker: bool) -> None:
         """An earlier try may have done it; anything else at that name is a fault that stops the query."""
         found = self.files.length(target)
         if found == length and (marker or self.files.length(source) is None):
+            return
+        if found is None and self.files.length(join(self.layout.target, work.manifest[1])) is not None:
             return
         if found is None:
             raise DataLost(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.sinks.files import manifest
+from epochal.sinks.files.compaction import live
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.hadoop import resolve
 
@@ -14,6 +14,8 @@ def published(path: str) -> list[PublishedEpoch]:
 
         files = [f"{path}/{name}" for epoch in epochal.published(path) for name, _ in epoch.files]
         spark.read.parquet(*files)
+
+    Where `epochal compact` runs, a file may be gone when it is opened: then list again.
     """
     files, target = resolve(path)
-    return list(manifest.published(files, target))
+    return live.published(files, target)

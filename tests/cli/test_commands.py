@@ -104,13 +104,21 @@ def test_version_and_help_are_there(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     shown = capsys.readouterr().out
     assert "examples:" in shown
-    for command in (*ON_STREAMS, "demo"):
+    for command in (*ON_STREAMS, "compact", "demo"):
         assert f"epochal {command}" in shown
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["status"], ["unknown"], ["recover", "x", "--timeout", "soon"], ["demo", "--kills", "2"], ["gc", "x", "--no"]],
+    [
+        [],
+        ["status"],
+        ["unknown"],
+        ["recover", "x", "--timeout", "soon"],
+        ["demo", "--kills", "2"],
+        ["gc", "x", "--no"],
+        ["compact"],
+    ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -143,3 +143,23 @@ def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
 
     with pytest.raises(DataLost, match="belong to open parts"):
         publish(tmp_path, Work(work.manifest, keeps=True), Joining())
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["joined", "renamed"])
+def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_path: Path, joins: bool) -> None:
+    work = staged(tmp_path)
+    if not joins:
+        work = Work(work.manifest, files=(("data/a", NAME, 4),))
+
+    class Sleeper(Joining):
+        """While it sleeps before its first rename, another finishes the epoch, and a compaction replaces its file."""
+
+        def rename(self, source: str, target: str) -> None:
+            if self.length(str(tmp_path / work.manifest[1])) is None:
+                publish(tmp_path, work, Joining())
+                self.delete(str(tmp_path / NAME))
+            super().rename(source, target)
+
+    assert publish(tmp_path, work, Sleeper()) is Outcome.COMMITTED
+    assert not (tmp_path / NAME).exists()
+    assert not Path(Layout(str(tmp_path)).attempt(ATTEMPT)).exists()

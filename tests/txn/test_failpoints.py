@@ -93,6 +93,13 @@ def test_every_step_of_the_protocol_has_its_pair_in_the_code() -> None:
     assert sorted(hit) == sorted(f"{side}-{step}" for step in protocol for side in ("before", "after"))
 
 
+def test_steps_that_belong_to_no_stream_are_armed_by_the_same_variable_and_stand_apart() -> None:
+    (point,) = parse("after-compact-plan=kill@2")
+
+    assert point.name in failpoints.NAMES_OF_COMPACTION
+    assert not {*failpoints.NAMES} & {*failpoints.NAMES_OF_COMPACTION}
+
+
 def test_off_means_a_function_that_does_nothing() -> None:
     arm("after-done=raise")
     arm("")

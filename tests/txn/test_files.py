@@ -354,6 +354,17 @@ def test_files_are_joined_by_copying_and_stay(files: LocalFiles, tmp_path: Path)
         files.join_in_place(str(tmp_path / "a"), [str(tmp_path / "b")])
 
 
+def test_what_others_begin_with_can_be_left_out_of_a_joined_file(files: LocalFiles, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(f"head\n{name}\n")
+
+    files.join_copies(str(tmp_path / "whole"), [str(tmp_path / name) for name in ("a", "b", "c")], skip=5)
+
+    assert (tmp_path / "whole").read_text() == "head\na\nb\nc\n"
+    assert files.head(str(tmp_path / "whole"), 6) == b"head\na"
+    assert files.head(str(tmp_path / "whole"), 100) == b"head\na\nb\nc\n"
+
+
 @pytest.mark.parametrize("count", [2, 200])
 def test_few_and_many_files_are_synced(files: LocalFiles, tmp_path: Path, count: int) -> None:
     paths = [tmp_path / str(number) for number in range(count)]

@@ -1,0 +1,28 @@
+"""The full search: compactors, a stream and readers in every order of their file operations.
+
+What a state is checked for is said in ``tests/sinks/test_compaction_interleaved.py``. About three minutes on one core.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sinks.interleaving import Program
+from tests.sinks.test_compaction_interleaved import compact, compact_twice, go_on, search
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.mark.parametrize(
+    ("programs", "at_reads", "least"),
+    [
+        ((compact, compact), True, 5000),
+        ((compact, compact, go_on), False, 2000),
+        ((compact, compact_twice), False, 5000),
+    ],
+    ids=["others get in before each read too", "beside a stream", "one sleeps while another compacts twice"],
+)
+def test_in_every_order_of_steps_readers_by_manifest_see_every_row_exactly_once(
+    programs: tuple[Program, ...], at_reads: bool, least: int
+) -> None:
+    assert search(*programs, at_reads=at_reads) > least
