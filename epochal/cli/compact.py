@@ -68,6 +68,7 @@ def to_json(target: str, report: Report, dry_run: bool) -> dict[str, Json]:
         "dry_run": dry_run,
         "compaction": report.number,
         "buckets": [dict(zip(names, row, strict=True)) for row in buckets(report, dry_run)],
+        "unfinished": report.unfinished,
         "finished": list(report.finished),
         "given_up": list(report.given_up),
         "missing": list(report.choice.missing),
@@ -100,6 +101,8 @@ def to_text(report: Report, dry_run: bool) -> str:
 
 def _remarks(report: Report) -> list[str]:
     found = []
+    if report.unfinished is not None:
+        found.append(f"compaction {report.unfinished} was begun and is not finished: a run finishes it first")
     if report.finished:
         found.append(f"finished what another process had begun: compaction {', '.join(map(str, report.finished))}")
     for number in report.given_up:

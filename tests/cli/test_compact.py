@@ -87,6 +87,7 @@ def test_json_is_all_that_machines_are_told(compact: Command) -> None:
             {"bucket": "day=1", "files_before": 3, "files_after": 1, "bytes_joined": 12},
             {"bucket": "day=2", "files_before": 3, "files_after": 1, "bytes_joined": 12},
         ],
+        "unfinished": None,
         "finished": [],
         "given_up": [],
         "missing": [],
@@ -139,10 +140,12 @@ def test_what_another_has_begun_is_finished_and_told(compact: Command) -> None:
     failpoints.arm("after-compact-plan=raise")
     failed = compact()
     failpoints.arm("")
+    looked = compact("--dry-run")
 
     answer = compact()
 
     assert failed.code == 1
+    assert "compaction 1 was begun and is not finished: a run finishes it first" in looked.out
     assert "finishing compaction 1, which another process has begun" in answer.err
     assert "finished what another process had begun: compaction 1" in answer.out
     assert answer.out.endswith("nothing to join\n")

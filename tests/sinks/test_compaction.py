@@ -319,6 +319,21 @@ def test_one_who_slept_while_others_replaced_its_results_does_no_harm(target: st
     check_whole(target, 5)
 
 
+def test_a_plan_whose_creation_was_answered_by_no_is_known_by_its_staging(target: str) -> None:
+    """A file system may do what it was asked, lose its answer, and say no to the repeat."""
+
+    class Forgetful(LocalFiles):
+        def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+            return super().create(path, data, durable=durable) and not path.endswith(".plan.json")
+
+    fill(target, range(3))
+
+    report = compactor(Forgetful(sync=False), target=target).run()
+
+    assert (report.number, report.given_up) == (1, [])
+    check_whole(target, 3)
+
+
 def test_a_joined_file_that_is_lost_gives_the_plan_up_and_loses_nothing(target: str) -> None:
     fill(target, range(3))
     publish(FILES, 3, {f"b/{name_of(3)}": b"3\n", f"b/{name_of(3, 1)}": b"4\n"}, target=target)
@@ -332,7 +347,7 @@ def test_a_joined_file_that_is_lost_gives_the_plan_up_and_loses_nothing(target: 
 
     report = compactor(FILES, target=target).run()
 
-    assert report.given_up == [1]
+    assert (report.given_up, report.finished) == ([1], [])
     assert report.number == 2
     check_whole(target, 5)
 

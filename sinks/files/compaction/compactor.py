@@ -33,6 +33,7 @@ class Report:
     live: list[LiveFile]  # before
     number: int | None = None  # of the compaction; None if there was nothing to join, or it was only looked
     joined: tuple[Joined, ...] = ()
+    unfinished: int | None = None  # begun by others; a run would finish it first
     finished: list[int] = field(default_factory=list)  # begun by others
     given_up: list[int] = field(default_factory=list)  # a joined file of theirs was lost
     waiting: dict[int, float] = field(default_factory=dict)  # whose old files are in their grace, and until when
@@ -58,7 +59,8 @@ class Compactor:
         """What a run would join; nothing is changed."""
         known = records.read(self.files, self.layout)
         found, choice, _ = self._choose(known)
-        return Report(choice, found, waiting=self._waiting(known))
+        unfinished = None if known.is_finished else known.last
+        return Report(choice, found, unfinished=unfinished, waiting=self._waiting(known))
 
     def run(self) -> Report:
         """Finish what others have begun, then join what is small, once."""
@@ -133,6 +135,8 @@ class Compactor:
         failpoints.hit("before-compact-plan")
         won = records.create(self.files, self.layout, plan)
         failpoints.hit("after-compact-plan")
+        if not won:  # or the answer was lost on the way, and this plan is the one that is there
+            won = records.read_plan(self.files, self.layout, plan.number).staging == plan.staging
         if not won:
             self.files.delete(join(self.layout.compacting, plan.staging))
         return won
@@ -155,7 +159,8 @@ class Compactor:
         while not known.is_finished:  # there may be another by the time that one is finished
             self.told(f"finishing compaction {known.last}, which another process has begun")
             self._carry_out(records.read_plan(self.files, self.layout, known.last), given_up)
-            finished.append(known.last)
+            if known.last not in given_up:
+                finished.append(known.last)
             known = records.read(self.files, self.layout)
         for done in known.done:
             if done.number not in known.removed:
@@ -207,7 +212,8 @@ class Compactor:
         old = [path for joined in done.files for path, _ in joined.replaced]
         if not done.files:
             old = [one.path for one in plan.files if self.files.length(self._path(one.path)) == one.bytes]
-        self.told(f"removing {len(old)} files that were replaced")
+        if old:
+            self.told(f"removing {len(old)} files that were replaced")
         for path in old:
             failpoints.hit("before-compact-remove")
             self.files.delete(self._path(path))
