@@ -116,7 +116,7 @@ class HadoopFiles:
                 whole.close()
 
     def head(self, path: str, size: int) -> bytes:
-        with _python_errors(path):
+        with python_errors(path):
             stream = self._system(path).open(self._path(path))
             try:
                 return bytes(stream.readNBytes(size))

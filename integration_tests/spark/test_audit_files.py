@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import epochal.cli
 from epochal import EpochWriter, Rolling, RollingFileSink
 from integration_tests.spark.audits import NESTED, PLAIN, WORDS, audited, feed, is_exact, sink
-from integration_tests.spark.queries import run, to_checkpoint
-from integration_tests.spark.world import World
+from integration_tests.spark.checks import visible_files
+from integration_tests.spark.queries import archive, run, to_checkpoint
+from integration_tests.spark.world import ROWS, World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -254,3 +256,28 @@ def test_names_and_lengths_alone_need_no_rows(spark: SparkSession, world: World,
 
     assert (clean["verdict"], sink(clean)["not_provable"]) == ("not provable", ["rows were not read"])
     assert audited(world.checkpoint, fast=True)["verdict"] == "differs"
+
+
+def test_compacted_files_are_exact_and_those_they_replaced_no_difference(spark: SparkSession, world: World) -> None:
+    world.feed(4)
+    run(spark, world, archive(world, format="json", bucket_by=["word"], digest=True))
+    assert epochal.cli.main(["compact", str(world.first), "--grace", "1h", "--json"]) == 0
+    waiting = audited(world.checkpoint)
+    world.feed(6)
+    run(spark, world, archive(world, format="json", bucket_by=["word"], digest=True))
+
+    assert is_exact(waiting, 4 * ROWS)
+    assert any("not finished" in note for note in sink(waiting)["notes"])
+    assert is_exact(audited(world.checkpoint), 6 * ROWS)
+
+
+def test_rows_of_avro_are_counted(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    run(spark, world, archive(world, format="avro"))
+    answer = audited(world.checkpoint)
+    (file, *_) = visible_files(world.first)
+    shutil.copy(file, file.with_name(file.name.replace("-00000-", "-00009-")))
+
+    assert sink(answer)["verdict"] == "exact", answer
+    assert sink(answer)["rows"]["found"] == 2 * ROWS
+    assert sink(audited(world.checkpoint))["verdict"] == "differs"

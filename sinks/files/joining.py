@@ -74,7 +74,7 @@ def merge(
     staging area, `published` files by their names, of which no two may be equal.
     """
     with set_for(spark, for_many_files(spark)):
-        _merge(spark, format_, groups, writer, folder, schema)
+        _merge(spark, format_, groups, writer, folder, schema, published=published)
 
 
 def _merge(
@@ -84,6 +84,8 @@ def _merge(
     writer: Callable[[DataFrame], DataFrameWriter],
     folder: str,
     schema: StructType | None,
+    *,
+    published: bool,
 ) -> None:
     paths = [spark_path(path) for group in groups for path in group]
     reader = spark.read.option(GLOB, "false").format(format_)
