@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from epochal import DeltaSink, OptionError
 from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
+from epochal.txn.audit import Expected, Scope
 from epochal.txn.errors import Refused
 from epochal.txn.model import Handle
+from epochal.txn.tallies import Tally
 
 
 def test_all_faults_come_in_one_error() -> None:
@@ -77,3 +80,14 @@ def test_a_handle_of_another_version_is_refused() -> None:
 def test_a_digest_that_could_prove_nothing_is_refused(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(OptionError, match=fault):
         DeltaSink("t", **options)
+
+
+@pytest.mark.parametrize(("epochs", "said"), [({}, []), ({0: Tally(1)}, ["there is no table any more"])])
+def test_a_table_is_missed_only_if_an_epoch_was_given_to_it(
+    tmp_path: Path, epochs: dict[int, Tally], said: list[str]
+) -> None:
+    scope = Scope(lineage="1f0c9a2e", expected=Expected(since=0, epochs=epochs, through=len(epochs) - 1))
+
+    found = DeltaSink(str(tmp_path / "table")).audit(scope)
+
+    assert [difference.what for difference in found.differences] == said
