@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import epochal
+from epochal.sinks.files.avro import SOURCE
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.compaction.joiners import Joiners
 from epochal.sinks.files.layout import Layout, ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.sessions import set_for
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import rows_in, visible_files, visible_rows
@@ -180,6 +182,20 @@ def test_avro_files_are_joined_block_by_block(spark: SparkSession, tmp_path: Pat
     assert [len(joined.replaced) for joined in report.joined] == [2]  # the other has another codec
     assert sorted(read_avro(spark, target)) == ['{"id": 0}', '{"id": 1}', '{"id": 2}']
     assert len(visible_files(target)) == 2
+
+
+def test_avro_files_with_dates_of_different_calendars_are_not_joined(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    sink = epochal.RollingFileSink(str(target), format="avro")
+    for epoch, mode in enumerate(("LEGACY", "CORRECTED", "CORRECTED", "LEGACY")):
+        with set_for(spark, {"spark.sql.avro.datetimeRebaseModeInWrite": mode}):
+            publish_frame(sink, epoch, spark.range(1).selectExpr("date'1000-01-01' AS day").coalesce(1))
+
+    report = compact(target)
+    days = spark.read.format(SOURCE).load(str(target)).selectExpr("cast(day AS string)").collect()
+
+    assert [len(joined.replaced) for joined in report.joined] == [2]  # neighbours of one calendar
+    assert [row[0] for row in days] == ["1000-01-01"] * 4
 
 
 def put_avro(spark: SparkSession, target: Path, epoch: int, codec: str) -> None:

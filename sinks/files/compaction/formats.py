@@ -21,7 +21,8 @@ MERGED = {
     },
     "orc": {"": "none", ".snappy": "snappy", ".zlib": "zlib", ".zstd": "zstd", ".lz4": "lz4"},
 }
-BY_BLOCKS = {".avro": "avro"}  # the codec is in the file
+# The codec is in the file, and by some versions of Spark in its name too.
+BY_BLOCKS = {"avro": ("", ".snappy", ".deflate", ".zstandard", ".bzip2", ".xz", ".uncompressed")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +47,5 @@ def format_of(ending: str) -> Format | None:
 _FORMATS: dict[str, Format] = {
     **{f"{ending}{code}": Format(name, codec) for ending, name in BY_BYTES.items() for code, codec in STREAMS.items()},
     **{f"{code}.{name}": Format(name, codec) for name, codecs in MERGED.items() for code, codec in codecs.items()},
-    **{ending: Format(name) for ending, name in BY_BLOCKS.items()},
+    **{f"{code}.{name}": Format(name) for name, codes in BY_BLOCKS.items() for code in codes},
 }

@@ -7,7 +7,6 @@ see other values, and it is not published.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,6 @@ class Inspector:
         self._orc = jvm.org.apache.orc.OrcFile
         self._avro = jvm.org.apache.avro.file.DataFileStream
         self._generic = jvm.org.apache.avro.generic.GenericDatumReader
-        self._jvm = jvm
 
     def facts(self, format_: str, path: str) -> Facts:
         """Of one file; Unfit if it is not what its name says, or encrypted."""
@@ -58,29 +56,6 @@ class Inspector:
             if java is not None and str(java.getClass().getName()).startswith(_OF_CONTENT):
                 raise Unfit(f"cannot be read: {hadoop_errors.in_short(fault)}") from None
             raise hadoop_errors.from_java(path, fault) from None
-
-    def join_avro(self, path: str, sources: Sequence[str]) -> None:
-        """Make a new file of the blocks of others, which have one schema and codec."""
-        try:
-            self._join_avro(self._path(spark_path(path)), [self._path(spark_path(source)) for source in sources])
-        except Py4JError as fault:
-            raise hadoop_errors.from_java(path, fault) from None
-
-    def _join_avro(self, path: Any, sources: list[Any]) -> None:
-        file = self._jvm.org.apache.avro.file
-        writer = file.DataFileWriter(self._jvm.org.apache.avro.generic.GenericDatumWriter())
-        try:
-            for number, source in enumerate(sources):
-                stream = self._stream(source)
-                try:
-                    if number == 0:
-                        writer.setCodec(file.CodecFactory.fromString(stream.getMetaString("avro.codec") or "null"))
-                        writer.create(stream.getSchema(), path.getFileSystem(self._conf).create(path, True))
-                    writer.appendAllFrom(stream, False)
-                finally:
-                    stream.close()
-        finally:
-            writer.close()
 
     def _stream(self, path: Any) -> Any:
         return self._avro(path.getFileSystem(self._conf).open(path), self._generic())
@@ -121,6 +96,8 @@ class Inspector:
     def _of_avro(self, path: Any) -> Facts:
         stream = self._stream(path)
         try:
-            return Facts(f"{stream.getMetaString('avro.codec')}\n{stream.getMetaString('avro.schema')}")
+            # The schema, the codec, and what Spark notes of the calendar that dates were written in.
+            told = {str(key): bytes(stream.getMeta(key)) for key in stream.getMetaKeys()}
+            return Facts("\n".join(f"{key} {told[key].decode('latin-1')}" for key in sorted(told)))
         finally:
             stream.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from epochal.sinks.files import joining
+from epochal.sinks.files import avro, joining
 from epochal.sinks.files.compaction.choosing import Group, LiveFile, Unfit
 from epochal.sinks.files.compaction.formats import BY_BLOCKS, BY_BYTES, Format
 from epochal.sinks.files.compaction.inspecting import Facts, Inspector
@@ -63,7 +63,7 @@ class Joiners:
         for number, group in enumerate(groups):
             if group.format.name in BY_BYTES.values():
                 made[number] = self._join_bytes(group, folder, str(number))
-            elif group.format.name in BY_BLOCKS.values():
+            elif group.format.name in BY_BLOCKS:
                 made[number] = self._join_blocks(group, folder, str(number))
             else:
                 to_merge.append(number)
@@ -113,7 +113,8 @@ class Joiners:
     def _join_blocks(self, group: Group, folder: str, name: str) -> Staged:
         """Avro's blocks go from file to file as they are, under the same schema and codec."""
         failpoints.hit("before-compact-stage")
-        self._inspect().join_avro(join(folder, name), [self._path(file) for file in group.files])
+        sources = [joining.spark_path(self._path(file)) for file in group.files]
+        avro.Joiner(self._session()).join(joining.spark_path(join(folder, name)), sources)
         failpoints.hit("after-compact-stage")
         return self._synced(folder, name)
 
