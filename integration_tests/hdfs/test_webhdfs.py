@@ -17,6 +17,7 @@ from epochal.sinks.webhdfs import ADDRESS, WebHdfsFiles
 from epochal.testing import servers
 from epochal.txn.files import Entry, Files
 from integration_tests.hdfs.remote import Remote
+from integration_tests.spark.audits import audited
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.driver import Ending
@@ -106,16 +107,16 @@ def test_every_call_has_a_deadline() -> None:
         assert patient.read(f"{cluster.uri}/file") == b"data"
 
 
-def epochal(remote: Remote, command: str) -> Any:
+def epochal(remote: Remote, command: str, *options: str, code: int = 0) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "epochal.cli", command, f"{remote.uri}/checkpoint", "--json"],
+        [sys.executable, "-m", "epochal.cli", command, f"{remote.uri}/checkpoint", "--json", *options],
         cwd=REPOSITORY,
         env={**os.environ, ADDRESS: remote.cluster.web, "JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
@@ -135,3 +136,25 @@ def test_status_recover_and_gc_work_on_hdfs_without_java(drivers: Children, remo
     ended = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments)
     assert ended.ending is Ending.DONE, ended.output
     check_at_the_end(remote.look(), files=3)
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_on_hdfs_needs_java_for_rows_alone(spark: SparkSession, drivers: Children, remote: Remote) -> None:
+    remote.world.feed(2)
+    ended = drivers.run(remote.world.root, "--sinks", "rolling-long-csv,parquet", "--digest", *remote.arguments)
+    assert ended.ending is Ending.DONE, ended.output
+
+    by_names = epochal(remote, "audit", "--fast")
+    by_rows = audited(f"{remote.uri}/checkpoint")
+    WebHdfsFiles(remote.cluster.web).create(f"{remote.uri}/first/kind=a/{_part(by_rows)}", b"once more\n")
+
+    assert [sink["not_provable"] for sink in by_names["sinks"]] == [["rows were not read"]] * 2
+    assert [(s["verdict"], s["digest"]["compared"], s["rows"]["found"]) for s in by_rows["sinks"]] == [
+        ("exact", "equal", 12)
+    ] * 2
+    found = epochal(remote, "audit", "--fast", code=3)
+    assert [sink["verdict"] for sink in found["sinks"]] == ["differs", "not provable"]
+
+
+def _part(answer: dict[str, Any]) -> str:
+    return f"part-000000000000-00077-{answer['lineage'][:8]}.csv"
