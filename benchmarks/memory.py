@@ -1,13 +1,16 @@
 """Does a long query grow? Many small epochs: the driver's Python process and the time of an epoch along the way.
 
-    python -m benchmarks.memory [--epochs 2000] [--buckets 1] [--rolling 0] [--json]
+    python -m benchmarks.memory [--epochs 2000] [--buckets 1] [--rolling 0] [--on local|hdfs] [--json]
 
-With `--rolling N` a bucket's part is open for N epochs; with `--buckets` so many are open at a time.
+With `--rolling N` a bucket's part is open for N epochs; with `--buckets` so many are open at a time. Each epoch has
+a row for each bucket. Half-way the query is stopped and goes on with three times as many partitions: rows and files
+must be what they would be without that.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import tempfile
 import time
@@ -17,9 +20,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measure import note
 from epochal import EpochWriter, Rolling, RollingFileSink, session
+from epochal.testing import servers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id long, bucket long"
 
 
 def resident_mb() -> float:
@@ -34,32 +40,22 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2000)
     parser.add_argument("--buckets", type=int, default=1)
     parser.add_argument("--rolling", type=int, default=0, metavar="N", help="epochs that a part stays open for")
+    parser.add_argument("--on", choices=("local", "hdfs"), default="local")
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
-    spark = session("memory", master="local[2]")
-    seen: list[tuple[float, float]] = []  # megabytes and seconds, an epoch each
-    with tempfile.TemporaryDirectory(prefix="epochal-memory-") as folder:
-        source, target = Path(folder) / "source", Path(folder) / "target"
-        source.mkdir()
-        for epoch in range(args.epochs):
-            lines = (json.dumps({"id": epoch, "bucket": bucket}) for bucket in range(args.buckets))
-            (source / f"{epoch:06d}.json").write_text("\n".join(lines) + "\n")
-        rolling = Rolling(max_rows=args.rolling) if args.rolling else None
-        by = ["bucket"] if args.buckets > 1 else []
-        writer = EpochWriter(RollingFileSink(str(target), format="json", bucket_by=by, rolling=rolling))
-
-        def watch(frame: DataFrame, epoch: int) -> None:
-            start = time.perf_counter()
-            writer(frame, epoch)
-            seen.append((resident_mb(), time.perf_counter() - start))
-            if epoch % max(1, args.epochs // 20) == 0:
-                note(f"  epoch {epoch:>6}  {seen[-1][0]:8.1f} MB  {seen[-1][1]:8.2f} s")
-
-        frame = spark.readStream.schema("id long, bucket long").option("maxFilesPerTrigger", 1).json(str(source))
-        stream = frame.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
-        stream.foreachBatch(watch).start().awaitTermination()
-        writer.settle()
-        found = spark.read.schema("id long, bucket long").option("recursiveFileLookup", "true").json(str(target))
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-memory-")))
+        root, settings = f"file:{home}", {}
+        if args.on == "hdfs":
+            cluster = stack.enter_context(servers.hdfs())
+            root = f"{cluster.uri}/memory"
+            settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
+        spark = session("memory", master="local[2]", conf=settings)
+        seen: list[tuple[float, float]] = []  # megabytes and seconds, an epoch each
+        for partitions, epochs in ((1, range(args.epochs // 2)), (3, range(args.epochs // 2, args.epochs))):
+            _feed(home / "source", epochs, args.buckets)
+            _run(spark, home / "source", root, partitions, args, seen)
+        found = spark.read.schema(SCHEMA).option("recursiveFileLookup", "true").json(f"{root}/target")
         rows, files = found.count(), len(found.inputFiles())
     tenth = max(1, args.epochs // 10)
     result = {
@@ -73,6 +69,42 @@ def main() -> None:
         "last_tenth_s": median(seconds for _, seconds in seen[-tenth:]),
     }
     print(json.dumps(result) if args.json else "\n".join(f"{k:<18} {v:>10.2f}" for k, v in result.items()))
+    parts = args.epochs // args.rolling if args.rolling else args.epochs
+    shown = args.buckets * parts * (args.rolling or 1)
+    if rows != shown or (args.rolling and files != args.buckets * parts):
+        raise SystemExit(f"{rows} rows in {files} files; the policy says {shown} in {args.buckets * parts}")
+
+
+def _feed(source: Path, epochs: range, buckets: int) -> None:
+    source.mkdir(exist_ok=True)
+    for epoch in epochs:
+        lines = (json.dumps({"id": epoch, "bucket": bucket}) for bucket in range(buckets))
+        (source / f"{epoch:06d}.json").write_text("\n".join(lines) + "\n")
+
+
+def _run(
+    spark: SparkSession,
+    source: Path,
+    root: str,
+    partitions: int,
+    args: argparse.Namespace,
+    seen: list[tuple[float, float]],
+) -> None:
+    rolling = Rolling(max_rows=args.rolling) if args.rolling else None
+    by = ["bucket"] if args.buckets > 1 else []
+    writer = EpochWriter(RollingFileSink(f"{root}/target", format="json", bucket_by=by, rolling=rolling))
+
+    def watch(frame: DataFrame, epoch: int) -> None:
+        start = time.perf_counter()
+        writer(frame.repartition(partitions), epoch)
+        seen.append((resident_mb(), time.perf_counter() - start))
+        if epoch % max(1, args.epochs // 20) == 0:
+            note(f"  epoch {epoch:>6}  {seen[-1][0]:8.1f} MB  {seen[-1][1]:8.2f} s")
+
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"file:{source}")
+    stream = frame.writeStream.option("checkpointLocation", f"{root}/checkpoint").trigger(availableNow=True)
+    stream.foreachBatch(watch).start().awaitTermination()
+    writer.settle()
 
 
 if __name__ == "__main__":
