@@ -80,11 +80,16 @@ def hash_of(schema: StructType, given: Mapping[str, Column], column: Any) -> Col
     return f.xxhash64(*parts) if parts else f.lit(0).cast("long")
 
 
-def of_lines(text: Column) -> Measure:
-    """A measure of texts that are written as they are, with a line end behind each; null is not written at all."""
+def of_lines(text: Column, *, single: bool = False) -> Measure:
+    """A measure of texts that are written as they are, with a line end behind each; null is not written at all.
+
+    Those that are known to be `single` lines cost a third less.
+    """
     from pyspark.sql import functions as f
 
     one = _halves(line_hash(text))
+    if single:
+        return Measure(one.high, one.low, f.lit(1).cast("long"))
     several = f.transform(f.split(text, "\n", -1), line_hash)
     is_one, none = ~text.contains("\n"), text.isNull()
 

@@ -58,7 +58,8 @@ def measure(frame: DataFrame, format_: str, options: Mapping[str, str]) -> Measu
     if format_ == "text":
         return digests.of_lines(f.coalesce(columns[0].cast("string"), f.lit("")))
     if format_ == "json":
-        return digests.of_lines(f.to_json(f.struct(*columns), dict(options)))
+        is_pretty = any(key.lower() == "pretty" and value.lower() == "true" for key, value in options.items())
+        return digests.of_lines(f.to_json(f.struct(*columns), dict(options)), single=not is_pretty)
     line = f.to_csv(f.struct(*columns), dict(options))
     if len(columns) == 1:
         _check_single(frame.columns[0], options)
