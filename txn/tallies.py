@@ -52,7 +52,7 @@ class Tally:
         """
         for one, another in ((self, other), (other, self)):
             if one.is_nothing:
-                return another
+                return Tally() if another.is_nothing else another  # one spelling, whatever the order was
         return Tally(self.rows + other.rows, _added(self.digest, other.digest))
 
     @property
