@@ -51,8 +51,8 @@ class Tally:
         Tally(rows=3, digest=None)
         """
         for one, another in ((self, other), (other, self)):
-            if one.is_nothing and (one.digest is None or not another.is_nothing):
-                return another
+            if one.is_nothing:
+                return Tally() if another.is_nothing else another  # one spelling, whatever the order was
         return Tally(self.rows + other.rows, _added(self.digest, other.digest))
 
     @property

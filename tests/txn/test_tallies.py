@@ -47,6 +47,7 @@ def test_an_epoch_without_rows_changes_nothing(nothing: Tally) -> None:
     some = Tally(2, spelled(7, 3))
 
     assert some + nothing == nothing + some == some
+    assert nothing + nothing == Tally()
 
 
 def test_only_what_is_spelled_right_is_a_digest() -> None:
