@@ -60,8 +60,9 @@ class HdfsCluster(Served):
         wait_until(lambda: self._is_ready(wanted, seen), self._timeout, lambda: f"HDFS is not ready: {seen[-1]}")
 
     def live_datanodes(self) -> int:
-        """How many DataNodes the NameNode believes in."""
-        return int(self._bean("FSNamesystemState")["NumLiveDataNodes"])
+        """How many DataNodes the NameNode believes in, and knows of room on: without it no block goes there."""
+        nodes = json.loads(self._bean("NameNodeInfo")["LiveNodes"])
+        return sum(1 for node in nodes.values() if node["remaining"] > 0)
 
     def _is_ready(self, wanted: int, seen: list[str]) -> bool:
         try:
