@@ -1,8 +1,9 @@
 """Cassandra in containers.
 
 Each node is published on an address of its own of this machine's loopback, with the same port outside and inside, and
-tells clients just that address: a driver that asks one node for the others finds them. The image must run Cassandra 5
-in the foreground and heed JVM_EXTRA_OPTS and MAX_HEAP_SIZE, as the official one does.
+tells clients just that address: a driver that asks one node for the others finds them. On their own network nodes know
+each other by addresses that they keep, whoever was killed. The image must run Cassandra 5 in the foreground and heed
+JVM_EXTRA_OPTS and MAX_HEAP_SIZE, as the official one does.
 """
 
 from __future__ import annotations
@@ -22,12 +23,10 @@ from epochal.testing.servers.wishes import Wishes
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
-    from testcontainers.core.network import Network
 
 IMAGE = Image("cassandra:5.0", CASSANDRA_IMAGE)
 HOME = "/var/lib/cassandra"
 STORAGE_PORT = 7000
-SEED = "node1"
 OPTIONS = (
     f"-Dcassandra.config=file://{FILES}/cassandra.yaml",
     "-Dcassandra.superuser_setup_delay_ms=0",
@@ -43,19 +42,29 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
     try:
         hosts = _hosts(wishes.nodes)
         port = wishes.port or free_port(["127.0.0.1"] if containers.elsewhere() else hosts)
-        network = made.network()
-        nodes = [
-            CassandraNode(_container(made, network, n, hosts, port, wishes), hosts[n], port, wishes)
-            for n in range(wishes.nodes)
-        ]
+        network, addresses = made.network_of(wishes.nodes)
+        nodes = []
+        for number, (host, address) in enumerate(zip(hosts, addresses, strict=True)):
+            place = Place(
+                number=number,
+                nodes=wishes.nodes,
+                listen=address,
+                seed=addresses[0],
+                storage_port=STORAGE_PORT,
+                port=port,
+                folder=HOME,
+                rpc="0.0.0.0",  # of the container; outside it is published on loopback
+                reached=host,
+            )
+            container = _fitted_out(made.container_at(network, address), place, wishes)
+            containers.publish(container, host, port)
+            nodes.append(CassandraNode(container, host, port, wishes))
         tls = cassandra_yaml.has_tls(wishes.settings)
         cluster = CassandraCluster(nodes, port, route=Route.DOCKER, end=made.end, tls=tls, timeout=wishes.timeout)
         for some in (nodes[:1], nodes[1:]):
             for node in some:
                 if tell:
                     tell(f"starting {node.host}:{port} in a container of {IMAGE.name}")
-                if node is not nodes[0]:
-                    node.seed_is_at(nodes[0].address)
                 made.launch(node.container)
             for node in some:
                 node.wait_until_ready()
@@ -74,17 +83,6 @@ class CassandraNode(ContainerNode):
         self._port, self._wishes = port, wishes
         self._fresh = True
 
-    def seed_is_at(self, address: str) -> None:
-        """Tell it where the first node is, by number: not every engine's own name service works."""
-        self.container.with_kwargs(**self.container._kwargs, extra_hosts={SEED: address})
-
-    @property
-    def address(self) -> str:
-        """Its own on the containers' network."""
-        self._docker.reload()
-        (network,) = self._docker.attrs["NetworkSettings"]["Networks"].values()
-        return str(network["IPAddress"])
-
     def start(self) -> None:
         self._fresh = False
         super().start()
@@ -96,34 +94,16 @@ class CassandraNode(ContainerNode):
         return cql.answers(self._host, self._port, tls=tls, log_in=self._fresh)
 
 
-def _container(
-    made: Containers, network: Network, number: int, hosts: list[str], port: int, wishes: Wishes
-) -> DockerContainer:
-    place = Place(
-        number=number,
-        nodes=wishes.nodes,
-        listen=f"node{number + 1}",
-        seed=SEED,
-        storage_port=STORAGE_PORT,
-        port=port,
-        folder=HOME,
-        rpc="0.0.0.0",  # of the container; outside it is published on loopback
-        reached=hosts[number],
-    )
+def _fitted_out(container: DockerContainer, place: Place, wishes: Wishes) -> DockerContainer:
     files: dict[Path, str] = {}
     values = cassandra_yaml.settings(place, containers.carried(wishes.settings, files))
-    container = (
-        made.container(hostname=place.listen)
-        .with_network(network)
-        .with_network_aliases(place.listen)
-        .with_env("JVM_EXTRA_OPTS", " ".join((*OPTIONS, *wishes.java_options)))
+    container.with_copy_into_container(cassandra_yaml.text(values).encode(), f"{FILES}/cassandra.yaml")
+    containers.copy_into(container, files)
+    return (
+        container.with_env("JVM_EXTRA_OPTS", " ".join((*OPTIONS, *wishes.java_options)))
         .with_env("MAX_HEAP_SIZE", "512m")
         .with_env("HEAP_NEWSIZE", "128m")
-        .with_copy_into_container(cassandra_yaml.text(values).encode(), f"{FILES}/cassandra.yaml")
     )
-    containers.copy_into(container, files)
-    containers.publish(container, hosts[number], port)
-    return container
 
 
 def _hosts(nodes: int) -> list[str]:

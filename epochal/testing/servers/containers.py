@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,14 +99,27 @@ class Containers:
         """Remove them all. May be called again."""
         self._keeper.end()
 
-    def network(self) -> Network:
-        """One of their own."""
+    def network(self, **options: Any) -> Network:
+        """One of their own; the options are those of Docker's own client."""
         from testcontainers.core.network import Network
 
         try:
-            return Network(docker_network_kw={"labels": {self._label: ""}}).create()
+            return Network(docker_network_kw={"labels": {self._label: ""}, **options}).create()
         except Exception as fault:
-            raise ServerFailed(f"the engine does not answer: {fault}; {ROUTES}=local does without") from fault
+            raise ServerFailed(f"the engine made no network: {fault}; {ROUTES}=local does without") from fault
+
+    def network_of(self, count: int) -> tuple[Network, list[str]]:
+        """One with an address for each of so many containers, which these keep when they are started again."""
+        from docker.types import IPAMConfig, IPAMPool
+
+        # Addresses can be given only in a range that was given too: the engine chooses one that is free, and gets it.
+        chosen = self.network()
+        found: list[dict[str, str]] = chosen._unwrap_network.attrs["IPAM"]["Config"]
+        chosen.remove()
+        given = next(one["Subnet"] for one in found if ":" not in one["Subnet"])
+        network = self.network(ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=given)]))
+        first = IPv4Network(given)[2]  # the one before it is the engine's own
+        return network, [str(first + number) for number in range(count)]
 
     def container(self, **options: Any) -> DockerContainer:
         """One more, not yet made; the options are those of Docker's own client."""
@@ -113,6 +127,14 @@ class Containers:
 
         made = DockerContainer(self.image.name, docker_client_kw={"timeout": ENGINE_TIMEOUT})
         return made.with_kwargs(labels={self._label: ""}, **options)
+
+    def container_at(self, network: Network, address: str) -> DockerContainer:
+        """One more, with an address of its own on a network."""
+        from docker.constants import DEFAULT_DOCKER_API_VERSION
+        from docker.types import EndpointConfig
+
+        there = {network.name: EndpointConfig(DEFAULT_DOCKER_API_VERSION, ipv4_address=address)}
+        return self.container(networking_config=there).with_network(network)
 
     def launch(self, container: DockerContainer) -> None:
         """Make a container and start it, and do not wait."""
