@@ -1,8 +1,7 @@
 """File operations on Hadoop file systems, through the JVM that Spark runs in.
 
-`FileContext.rename` without OVERWRITE is the only rename here that tells why it failed:
-`FileSystem.rename` answers False for everything. Local paths never come here: Hadoop's local
-rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
+A rename without OVERWRITE tells why it failed; `FileSystem.rename` answers False for everything. Local paths never come
+here: Hadoop's local rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
 """
 
 from __future__ import annotations
@@ -14,71 +13,52 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from epochal.sinks import filesystems, hadoop_errors, webhdfs
+from epochal.sinks import filesystems, hadoop_errors, java_code, webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, JoiningFiles, LocalFiles, create_by_rename, is_local, local_path, walk
+from epochal.txn.files import TEMPORARY, Entry, JoiningFiles, LocalFiles, is_local, local_path, swept_thrice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class HadoopFiles:
-    """One Hadoop file system, as Spark's JVM reaches it."""
+    """One Hadoop file system, as Spark's JVM reaches it. Each operation is one call there (`HadoopCalls.java`)."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._gateway: Any = spark.sparkContext._gateway
+        self._calls: Any = java_code.new(spark, "epochal.sinks", "HadoopCalls")
+        self._calls.use(self._conf)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        def write(temporary: str) -> None:
-            self.make_folder(path.rpartition("/")[0])
+        for _ in range(3):
             with python_errors(path):
-                stream = self._system(path).create(self._path(temporary), False)
-                try:
-                    stream.write(bytearray(data))
-                    if durable:
-                        stream.hsync()
-                finally:
-                    stream.close()
-
-        return create_by_rename(self, path, write)
+                made = self._calls.create(path, TEMPORARY, bytearray(data), durable)
+            if made is not None:  # else a newer start swept the temporary file
+                return bool(made)
+        raise swept_thrice(path)
 
     def read(self, path: str) -> bytes:
         with python_errors(path):
-            stream = self._system(path).open(self._path(path))
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
+            return bytes(self._calls.read(path))
 
     def names(self, path: str) -> tuple[str, ...]:
         return tuple(entry.name for entry in self.list(path))
 
     def list(self, path: str) -> list[Entry]:
-        try:
-            with python_errors(path):
-                found = self._system(path).listStatus(self._path(path))
-        except FileNotFoundError:
-            return []
-        entries = (Entry(s.getPath().getName(), s.getLen(), s.isDirectory()) for s in found)
-        return sorted(entries, key=lambda e: e.name)
+        return sorted(self._entries(path, below=False), key=lambda entry: entry.name)
 
     def walk(self, path: str) -> Iterator[Entry]:
-        return walk(self, path)
+        yield from sorted(self._entries(path, below=True), key=lambda entry: entry.name.split("/"))
 
     def length(self, path: str) -> int | None:
-        try:
-            with python_errors(path):
-                return int(self._system(path).getFileStatus(self._path(path)).getLen())
-        except FileNotFoundError:
-            return None
+        with python_errors(path):
+            found = int(self._calls.length(path))
+        return found if found >= 0 else None
 
     def rename(self, source: str, target: str) -> None:
         with python_errors(target):
-            kind = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename")
-            strict = self._jvm.java.lang.reflect.Array.newInstance(kind, 0)
-            self._context(source).rename(self._path(source), self._path(target), strict)
+            self._calls.rename(source, target)
 
     def move_folder(self, source: str, target: str) -> None:
         self.rename(source, target)
@@ -93,43 +73,24 @@ class HadoopFiles:
             return not (status.isEncrypted() or status.isErasureCoded())
 
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
-        sources = self._gateway.new_array(self._jvm.org.apache.hadoop.fs.Path, len(others))
-        for number, other in enumerate(others):
-            sources[number] = self._path(other)
         with python_errors(path):
-            self._system(path).concat(self._path(path), sources)
+            self._calls.concat(path, "\0".join(others))
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
-        self.make_folder(path.rpartition("/")[0])
         with python_errors(path):
-            whole = self._system(path).create(self._path(path), True)
-            try:
-                for number, source in enumerate(sources):
-                    part = self._system(source).open(self._path(source))
-                    try:
-                        part.seek(skip if number else 0)
-                        self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(part, whole, 1 << 20, False)
-                    finally:
-                        part.close()
-                whole.hsync()
-            finally:
-                whole.close()
+            self._calls.copy(path, "\0".join(sources), skip)
 
     def head(self, path: str, size: int) -> bytes:
         with python_errors(path):
-            stream = self._system(path).open(self._path(path))
-            try:
-                return bytes(stream.readNBytes(size))
-            finally:
-                stream.close()
+            return bytes(self._calls.head(path, size))
 
     def make_folder(self, path: str) -> None:
         with python_errors(path):
-            self._system(path).mkdirs(self._path(path))
+            self._calls.makeFolder(path)
 
     def delete(self, path: str) -> None:
         with python_errors(path):
-            self._system(path).delete(self._path(path), True)
+            self._calls.delete(path)
 
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
@@ -154,15 +115,18 @@ class HadoopFiles:
                 filesystems.check_azure(real, lambda capability: bool(system.hasPathCapability(place, capability)))
         return full
 
+    def _entries(self, path: str, *, below: bool) -> Iterator[Entry]:
+        with python_errors(path):
+            told = str(self._calls.list(path, below))
+        for entry in told.split("\0")[:-1]:
+            length, kind, name = entry.split(" ", 2)
+            yield Entry(name, int(length), kind == "d")
+
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._conf)
-
-    def _context(self, path: str) -> Any:
-        uri = self._path(path).toUri()
-        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, self._conf)
 
 
 def _mounts(view: Any) -> Iterator[tuple[str, list[str]]]:

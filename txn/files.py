@@ -149,7 +149,13 @@ def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> b
         except FileNotFoundError:
             continue  # a newer start swept our temporary file: try once more
         return True
-    raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+    raise swept_thrice(path)
+
+
+def swept_thrice(path: str) -> OSError:
+    """What `Files.create` says when its temporary file does not live long enough."""
+    folder = path.rpartition("/")[0]
+    return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
 class LocalFiles:
@@ -186,7 +192,7 @@ class LocalFiles:
             if self._sync and durable:
                 _sync_folder(folder)
             return True
-        raise OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
+        raise swept_thrice(path)
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:

@@ -1,0 +1,193 @@
+package epochal;
+
+import java.io.FileNotFoundException;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.commons.io.IOUtils;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
+
+/**
+ * The file operations of hadoop.py, each of them one call from Python.
+ *
+ * From Python every step of a Java expression is a message to the JVM and back: a listing of the journal took
+ * hundreds of them. Compiled when a session is first used, by the compiler that Spark brings for its own code
+ * (java_code.py), which knows neither lambdas nor generics.
+ */
+public final class HadoopCalls {
+    private static final int BUFFER = 1 << 20;
+    private Configuration conf;
+    private final Map contexts = new HashMap();
+
+    public void use(Configuration conf) {
+        this.conf = conf;
+    }
+
+    /** Whether this made the file: written under another name, which is then changed. A null means: try again. */
+    public Boolean create(String path, String prefix, byte[] data, boolean durable) throws Exception {
+        Path place = new Path(path);
+        FileSystem system = system(place);
+        if (system.exists(place)) {
+            return Boolean.FALSE;
+        }
+        Path temporary = new Path(place.getParent(), prefix + place.getName() + "-" + UUID.randomUUID());
+        FSDataOutputStream stream = system.create(temporary, false);
+        try {
+            stream.write(data);
+            if (durable) {
+                stream.hsync();
+            }
+        } finally {
+            stream.close();
+        }
+        try {
+            rename(temporary, place);
+        } catch (FileAlreadyExistsException taken) {
+            system.delete(temporary, false);
+            return Boolean.FALSE;
+        } catch (FileNotFoundException swept) {
+            return null;
+        }
+        return Boolean.TRUE;
+    }
+
+    public byte[] read(String path) throws Exception {
+        Path place = new Path(path);
+        FSDataInputStream stream = system(place).open(place);
+        try {
+            return IOUtils.toByteArray(stream);
+        } finally {
+            stream.close();
+        }
+    }
+
+    public byte[] head(String path, int size) throws Exception {
+        Path place = new Path(path);
+        FSDataInputStream stream = system(place).open(place);
+        try {
+            return stream.readNBytes(size);
+        } finally {
+            stream.close();
+        }
+    }
+
+    /** The length of a file, or -1 if there is none. */
+    public long length(String path) throws Exception {
+        Path place = new Path(path);
+        try {
+            return system(place).getFileStatus(place).getLen();
+        } catch (FileNotFoundException none) {
+            return -1;
+        }
+    }
+
+    /** What is in a folder, or every file below it: "length kind name" with a zero after each. */
+    public String list(String path, boolean below) throws Exception {
+        Path place = new Path(path);
+        StringBuilder told = new StringBuilder();
+        list(system(place), place, "", below, told);
+        return told.toString();
+    }
+
+    private void list(FileSystem system, Path folder, String prefix, boolean below, StringBuilder told)
+            throws Exception {
+        FileStatus[] found;
+        try {
+            found = system.listStatus(folder);
+        } catch (FileNotFoundException none) {
+            return;
+        }
+        for (int i = 0; i < found.length; i++) {
+            String name = prefix + found[i].getPath().getName();
+            if (found[i].isDirectory() && below) {
+                list(system, found[i].getPath(), name + "/", true, told);
+            } else {
+                told.append(found[i].getLen()).append(found[i].isDirectory() ? " d " : " f ").append(name);
+                told.append('\0');
+            }
+        }
+    }
+
+    public void rename(String source, String target) throws Exception {
+        rename(new Path(source), new Path(target));
+    }
+
+    /** FileSystem.rename answers false for everything that can go wrong; these two say what it was. */
+    private void rename(Path source, Path target) throws Exception {
+        FileSystem system = system(source);
+        Options.Rename[] strict = new Options.Rename[] {Options.Rename.NONE};
+        if (system instanceof DistributedFileSystem) {
+            ((DistributedFileSystem) system).rename(source, target, strict);
+        } else {
+            context(source).rename(source, target, strict);
+        }
+    }
+
+    /** Files are added to the end of the first one; they are gone then. */
+    public void concat(String path, String names) throws Exception {
+        String[] others = names.split("\0");
+        Path[] paths = new Path[others.length];
+        for (int i = 0; i < others.length; i++) {
+            paths[i] = new Path(others[i]);
+        }
+        Path place = new Path(path);
+        system(place).concat(place, paths);
+    }
+
+    /** Copies files into one, all but the first without their first bytes. */
+    public void copy(String path, String names, long skip) throws Exception {
+        String[] sources = names.split("\0");
+        Path place = new Path(path);
+        byte[] buffer = new byte[BUFFER];
+        FSDataOutputStream whole = system(place).create(place, true);
+        try {
+            for (int i = 0; i < sources.length; i++) {
+                Path source = new Path(sources[i]);
+                FSDataInputStream part = system(source).open(source);
+                try {
+                    part.seek(i == 0 ? 0 : skip);
+                    IOUtils.copyLarge(part, whole, buffer);
+                } finally {
+                    part.close();
+                }
+            }
+            whole.hsync();
+        } finally {
+            whole.close();
+        }
+    }
+
+    public void makeFolder(String path) throws Exception {
+        Path place = new Path(path);
+        system(place).mkdirs(place);
+    }
+
+    public void delete(String path) throws Exception {
+        Path place = new Path(path);
+        system(place).delete(place, true);
+    }
+
+    private FileSystem system(Path path) throws Exception {
+        return path.getFileSystem(conf);
+    }
+
+    /** A context opens a connection of its own, so one for each file system is kept. */
+    private synchronized FileContext context(Path path) throws Exception {
+        String key = path.toUri().getScheme() + "://" + path.toUri().getAuthority();
+        FileContext found = (FileContext) contexts.get(key);
+        if (found == null) {
+            found = FileContext.getFileContext(path.toUri(), conf);
+            contexts.put(key, found);
+        }
+        return found;
+    }
+}
