@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks import footers
 from epochal.sinks.files import avro, joining, rolling
+from epochal.sinks.files.columnar import Columnar
 from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
 from epochal.sinks.files.publishing import Join, Move
@@ -20,6 +21,11 @@ from epochal.txn.model import Attempt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
+
+
+# Copies go through the driver, one after the other. What an epoch closes beyond this is merged by a job of Spark's, on
+# all its machines.
+COPIED_AT_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,14 @@ class Closer:
     writer: Callable[[DataFrame, str], DataFrameWriter]
     headers: Mapping[str, bytes]
     schemas: Mapping[str, StructType]  # by shape, where they are known
+    merge_below: int = rolling.MERGE_BELOW
     _moves: list[Move] = field(default_factory=list)
     _joins: list[Join] = field(default_factory=list)
     _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
     _joiner: avro.Joiner | None = None
+    _columnar: Columnar | None = None
+    _copied: int = 0
 
     def close(self, plan: Plan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
         """A rename where a part is one file already, else joined in place, copied or merged."""
@@ -79,12 +88,37 @@ class Closer:
         if len(sources) == 1:
             self._moves.append((sources[0][0], target, sources[0][1]))
         elif format_ in joining.MERGED:
-            self._to_merge.setdefault(part[0].shape, []).append((target, part))
+            if not (self._is_to_be_copied(part) and self._copy_groups(number, target, part, format_, spark)):
+                self._to_merge.setdefault(part[0].shape, []).append((target, part))
         elif in_place and format_ in joining.BY_BYTES:
             self._joins.append(Join(tuple(sources), target))
         else:
             staged = f"{JOINED}/{number}"
             self._moves.append((staged, target, self._copy(staged, sources, format_, spark)))
+
+    def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
+        """Whether a part's pieces are large enough to stay row groups of the file that they become."""
+        size = sum(piece.bytes for piece in part)
+        return size >= self.merge_below * len(part) and self._copied + size <= COPIED_AT_MOST
+
+    def _copy_groups(
+        self, number: int, target: str, part: tuple[Piece, ...], format_: str, spark: SparkSession | None
+    ) -> bool:
+        """Copy the row groups of a part's pieces into one file; False if they are of a kind that has to be merged."""
+        assert spark is not None  # asked for where something is to be merged
+        staged = f"{JOINED}/{number}"
+        self._columnar = self._columnar or Columnar(spark)
+        failpoints.hit("before-copy")
+        length = self._columnar.join(format_, self._path(staged), [self._path(self._names[piece]) for piece in part])
+        if length is None:
+            self.files.delete(self._path(staged))
+            return False
+        self.files.sync(self._path(staged))
+        failpoints.hit("after-copy")
+        self._copied += length
+        self._check_merged(spark, format_, staged, part)
+        self._moves.append((staged, target, length))
+        return True
 
     def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
         """Copy the pieces of a part into one file; its length."""

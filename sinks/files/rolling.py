@@ -14,25 +14,31 @@ from epochal.sinks.options import Faults
 from epochal.sinks.quantities import parse_duration, parse_size
 
 
+MERGE_BELOW = 512 * 1024  # from this size on, what is read is no slower for being in more row groups (docs/files.md)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rolling:
     """A part stays open over epochs, and appears when the first of these limits is reached.
 
     >>> Rolling(max_bytes="64 MB", max_age="5 min")
-    Rolling(max_bytes='64 MB', max_rows=None, max_age='5 min', inactivity=None)
+    Rolling(max_bytes='64 MB', max_rows=None, max_age='5 min', inactivity=None, merge_below=None)
 
     `max_bytes` counts what is written (a number, or "64 MB", where a MB is 1024 x 1024 bytes), `max_rows` rows.
     `max_age` is the time since the part's first epoch, `inactivity` the time since its last: seconds, or "90 s",
-    "5 min", "2 h".
+    "5 min", "2 h". `merge_below` is for Parquet and ORC: where an epoch's pieces are smaller on average (512 KB unless
+    told), Spark merges their rows into large row groups; else the row groups are copied as they are.
     """
 
     max_bytes: int | str | None = None
     max_rows: int | None = None
     max_age: float | str | None = None
     inactivity: float | str | None = None
+    merge_below: int | str | None = None
     bytes_limit: int | None = field(init=False, repr=False, default=None)
     age_limit: float | None = field(init=False, repr=False, default=None)
     idle_limit: float | None = field(init=False, repr=False, default=None)
+    merge_limit: int = field(init=False, repr=False, default=MERGE_BELOW)
 
     def __post_init__(self) -> None:
         faults = Faults("Rolling")
@@ -45,7 +51,9 @@ class Rolling:
             "age_limit": faults.parsed("max_age", self.max_age, parse_duration),
             "idle_limit": faults.parsed("inactivity", self.inactivity, parse_duration),
         }
+        smallest = faults.parsed("merge_below", self.merge_below, parse_size)
         faults.done()
+        parsed["merge_limit"] = MERGE_BELOW if smallest is None else smallest
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
 

@@ -1,0 +1,148 @@
+package epochal;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.orc.OrcFile;
+import org.apache.orc.Reader;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.ParquetFileWriter;
+import org.apache.parquet.hadoop.ParquetWriter;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
+import org.apache.parquet.hadoop.metadata.FileMetaData;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.hadoop.util.HadoopOutputFile;
+import org.apache.parquet.io.SeekableInputStream;
+import org.apache.parquet.schema.MessageType;
+
+/**
+ * What columnar.py asks of Parquet and ORC files: the rows that their footers tell, and one file of several, made of
+ * their row groups or stripes as they are. Names come with a zero between them.
+ *
+ * Compiled when first used (java_code.py), by a compiler that knows neither lambdas nor generics.
+ */
+public final class ColumnarCalls {
+    private static final long NOT_ALIKE = -1;
+    private Configuration conf;
+
+    public void use(Configuration conf) {
+        this.conf = conf;
+    }
+
+    /** The number of rows of each file, with a space between them. */
+    public String rows(String format, String names) throws Exception {
+        String[] files = names.split("\0");
+        StringBuilder told = new StringBuilder();
+        for (int i = 0; i < files.length; i++) {
+            told.append(i == 0 ? "" : " ");
+            told.append(format.equals("orc") ? rowsOfOrc(files[i]) : rowsOfParquet(files[i]));
+        }
+        return told.toString();
+    }
+
+    /** The length of the joined file; -1 if there is none, because the pieces are not alike or encrypted. */
+    public long join(String format, String path, String names) throws Exception {
+        Path whole = new Path(path);
+        String[] pieces = names.split("\0");
+        boolean joined = format.equals("orc") ? joinOrc(whole, pieces) : joinParquet(whole, pieces);
+        return joined ? whole.getFileSystem(conf).getFileStatus(whole).getLen() : NOT_ALIKE;
+    }
+
+    private long rowsOfParquet(String file) throws Exception {
+        ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(new Path(file), conf));
+        try {
+            return reader.getRecordCount();
+        } finally {
+            reader.close();
+        }
+    }
+
+    private long rowsOfOrc(String file) throws Exception {
+        Reader reader = OrcFile.createReader(new Path(file), OrcFile.readerOptions(conf));
+        try {
+            return reader.getNumberOfRows();
+        } finally {
+            reader.close();
+        }
+    }
+
+    private boolean joinParquet(Path whole, String[] pieces) throws Exception {
+        FileMetaData first = null;
+        ParquetFileWriter writer = null;
+        try {
+            for (int i = 0; i < pieces.length; i++) {
+                HadoopInputFile piece = HadoopInputFile.fromPath(new Path(pieces[i]), conf);
+                ParquetFileReader reader = ParquetFileReader.open(piece);
+                try {
+                    FileMetaData found = reader.getFileMetaData();
+                    if (found.getEncryptionType() != FileMetaData.EncryptionType.UNENCRYPTED
+                            || (first != null && !fits(first, found))) {
+                        return false;
+                    }
+                    if (first == null) {
+                        first = found;
+                        writer = new ParquetFileWriter(
+                                HadoopOutputFile.fromPath(whole, conf),
+                                first.getSchema(),
+                                ParquetFileWriter.Mode.OVERWRITE,
+                                (long) ParquetWriter.DEFAULT_BLOCK_SIZE,
+                                ParquetWriter.MAX_PADDING_SIZE_DEFAULT);
+                        writer.start();
+                    }
+                    append(writer, first.getSchema(), piece, reader);
+                } finally {
+                    reader.close();
+                }
+            }
+            writer.end(first.getKeyValueMetaData());
+            return true;
+        } finally {
+            if (writer != null) {
+                writer.close();
+            }
+        }
+    }
+
+    private boolean fits(FileMetaData first, FileMetaData other) {
+        return first.getSchema().equals(other.getSchema())
+                && first.getKeyValueMetaData().equals(other.getKeyValueMetaData());
+    }
+
+    /** Column by column, because whole row groups would come without their indexes and Bloom filters. */
+    private void append(ParquetFileWriter writer, MessageType schema, HadoopInputFile piece, ParquetFileReader reader)
+            throws Exception {
+        SeekableInputStream stream = piece.newStream();
+        try {
+            List groups = reader.getRowGroups();
+            for (int i = 0; i < groups.size(); i++) {
+                BlockMetaData group = (BlockMetaData) groups.get(i);
+                List columns = group.getColumns();
+                writer.startBlock(group.getRowCount());
+                for (int j = 0; j < columns.size(); j++) {
+                    ColumnChunkMetaData column = (ColumnChunkMetaData) columns.get(j);
+                    writer.appendColumnChunk(
+                            schema.getColumnDescription(column.getPath().toArray()),
+                            stream,
+                            column,
+                            reader.readBloomFilter(column),
+                            reader.readColumnIndex(column),
+                            reader.readOffsetIndex(column));
+                }
+                writer.endBlock();
+            }
+        } finally {
+            stream.close();
+        }
+    }
+
+    private boolean joinOrc(Path whole, String[] pieces) throws Exception {
+        List paths = new ArrayList();
+        for (int i = 0; i < pieces.length; i++) {
+            paths.add(new Path(pieces[i]));
+        }
+        List joined = OrcFile.mergeFiles(whole, OrcFile.writerOptions(conf).overwrite(true), paths);
+        return joined.size() == pieces.length;
+    }
+}
