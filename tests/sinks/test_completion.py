@@ -173,6 +173,6 @@ def test_wrong_options_of_complete_are_refused_together() -> None:
 def test_settings_carry_it() -> None:
     values = {"path": "x", "bucket_by": [DAY], "marker.by": "clock", "marker.delay": "2 h"}
 
-    assert settings.build("files", values, {})._marker == Complete(by="clock", delay="2 h")
+    assert settings.build("files", values, {})._options.marker == Complete(by="clock", delay="2 h")
     with pytest.raises(OptionError, match="set one of them"):
         settings.build("files", {**values, "marker": "epoch"}, {})

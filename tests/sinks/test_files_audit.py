@@ -180,7 +180,7 @@ def test_a_description_tells_what_an_audit_must_know(tmp_path: Path) -> None:
     again = from_description(sink.describe())
 
     assert again.describe() == sink.describe()
-    assert again._has_header()
+    assert again._options.has_header
 
 
 @pytest.mark.parametrize(
