@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from epochal.sinks.options import Faults
 from epochal.sinks.quantities import parse_duration, parse_size
 
-
 MERGE_BELOW = 512 * 1024  # from this size on, what is read is no slower for being in more row groups (docs/files.md)
 
 

@@ -38,6 +38,7 @@ LIMITS: Mapping[str, Callable[[str], object]] = {
     "max_rows": parse_int,
     "max_age": str,
     "inactivity": str,
+    "merge_below": str,
 }
 MARKER = "marker."  # marker.by=watermark
 PARSERS: Mapping[str, Callable[[str], object]] = {

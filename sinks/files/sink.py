@@ -239,6 +239,8 @@ class RollingFileSink:
         writing = self._writing
         after = Kept(layout.target, plan.open, {**(self._kept.headers or {}), **writing.headers})
         closer = Closer(self.name, files, layout, attempt, writing.writer, after.headers or {}, writing.schemas)
+        if self._options.rolling is not None:
+            closer.merge_below = self._options.rolling.merge_limit
         closed = closer.close(plan, fresh, spark)
         work = Work(
             NO_MANIFEST,

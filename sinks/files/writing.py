@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from epochal.sinks import digests, footers
-from epochal.sinks.files import avro, digesting, joining
+from epochal.sinks.files import avro, columnar, digesting, joining
 from epochal.sinks.files import buckets as bucketing
 from epochal.sinks.files.buckets import AnyBucket, folder_of
 from epochal.sinks.files.joining import spark_path
@@ -26,6 +27,11 @@ from epochal.txn.tallies import Tally
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
+
+log = logging.getLogger("epochal")
+
+LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several, and a policy counts lines of these
+FEW = 100  # footers that the driver reads itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,24 @@ class Writing:
         if self._options.format == "parquet" and is_local(folder):
             counts = footers.rows_of(spark, paths)
         elif policy is not None and policy.max_rows is not None:
-            counts = joining.rows_of(spark, self._options.format, paths)
+            counts = self._rows_of_each(spark, paths, written.rows)
         return [
             Piece(attempt.epoch, bucket, entry.name, entry.length, rows, clock, written.shape)
             for (bucket, entry), rows in zip(written.files, counts, strict=True)
             if entry.length
         ]
+
+    def _rows_of_each(self, spark: SparkSession, paths: Sequence[str], all_rows: int) -> list[int]:
+        """By what is known already, else by the footers, else by a job of Spark's, which reads the files."""
+        format_ = self._options.format
+        if len(paths) == 1 and format_ not in LINES_ARE_NOT_ROWS:
+            return [all_rows]
+        if format_ in columnar.FORMATS and len(paths) <= FEW:
+            try:
+                return columnar.Columnar(spark).rows(format_, paths)
+            except OSError as fault:  # an encrypted footer, to which Spark has the key
+                log.debug("rows are counted by a job: %s", fault)
+        return joining.rows_of(spark, format_, paths)
 
     def writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
         """Spark's writer with this sink's options; for pieces and for what they are merged into."""
