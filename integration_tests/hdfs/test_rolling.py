@@ -52,13 +52,13 @@ def test_avro_parts_are_joined_on_hdfs_by_a_copy_of_their_blocks(drivers: Childr
 def test_every_policy_and_format_survives_kills_on_hdfs(
     drivers: Children, remote: Remote, policy: str, formats: str
 ) -> None:
-    closing = dict.fromkeys(CLOSING[format_] for format_ in formats.split(","))
+    closing = [CLOSING[format_] for format_ in formats.split(",")]
     arguments = ("--small-journal", "--sinks", f"rolling-{policy}-{formats}", *remote.arguments)
 
     def look() -> None:
         check_parts_after_a_kill(remote.look())
 
-    files = killed_under(policy, drivers, remote.world, (*closing,), arguments, look)
+    files = killed_under(policy, drivers, remote.world, closing, arguments, look)
     publish_what_is_open(f"{remote.uri}/checkpoint")
 
     check_at_the_end(remote.look(), files=files)

@@ -65,13 +65,13 @@ def killed_under(
     arguments: Sequence[str],
     check: Callable[[], object],
 ) -> int:
-    """Kills around the steps of parts that stay open, `closing` among them: what the formats need to become one file.
-
-    Returns how many files there were.
+    """Kills around the steps of parts that stay open, `closing` among them: what makes one file of the pieces of each
+    sink. Returns how many files there were.
     """
-    before, after = ([f"{side}-{step}" for step in closing] for side in ("before", "after"))
+    before, after = ([f"{side}-{step}" for step in dict.fromkeys(closing)] for side in ("before", "after"))
     if policy == "idle":
-        chain = ("before-roll", *before, *after, "before-manifest@3", "before-rolled")
+        in_the_roll = 2 * len(closing) + 1
+        chain = ("before-roll", *before, *after, f"before-manifest@{in_the_roll}", "before-rolled")
         return killed_between_epochs(drivers, world, chain, arguments, check)
     chain = ("after-prepared@3", *before, "before-keep@2", *after, "before-manifest@4", "before-cleanup@3")
     return killed_at_each(drivers, world, chain, arguments, check)

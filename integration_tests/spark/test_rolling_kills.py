@@ -104,9 +104,9 @@ def test_a_driver_that_slept_in_a_roll_closes_nothing_that_a_newer_one_has_built
 @pytest.mark.parametrize("policy", ["bytes", "age", "idle", "rows"])
 @pytest.mark.parametrize("formats", [*CLOSING, "csv,orc", "parquet,json", "avro,orc"])
 def test_every_policy_and_format_survives_kills(drivers: Children, world: World, policy: str, formats: str) -> None:
-    closing = dict.fromkeys(CLOSING[format_] for format_ in formats.split(","))
+    closing = [CLOSING[format_] for format_ in formats.split(",")]
     arguments = ("--small-journal", "--sinks", f"rolling-{policy}-{formats}")
-    files = killed_under(policy, drivers, world, (*closing,), arguments, lambda: check_parts_after_a_kill(world))
+    files = killed_under(policy, drivers, world, closing, arguments, lambda: check_parts_after_a_kill(world))
 
     _publish(world)
     check_at_the_end(world, files=files)
