@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import Child, Children, Ended
 from integration_tests.spark.driver import Ending
-from integration_tests.spark.waiting import wait_until
 
 FILES = 4
+ENDLESS = "--endless"
 HELD, RESUMED, NOT_STAGED = "commit held", "commit resumed", "epoch not staged"
 # With three files in each epoch, the second of epoch 1.
 MID_COMMIT = "before-rename@5"
@@ -20,8 +22,8 @@ MID_STAGE = "before-write@3"
 class Stream:
     """Drivers of one checkpoint, one after the other.
 
-    They hear no events of Spark's, so that all is done in the batch's thread: while one stands at a point, nothing
-    else of it is under way that a fault could hit instead.
+    They hear no events of Spark's, unless they are endless, so that all is done in the batch's thread: while one stands
+    at a point, nothing else of it is under way that a fault could hit instead.
     """
 
     def __init__(self, drivers: Children, remote: Remote) -> None:
@@ -42,15 +44,31 @@ class Stream:
 
     def stop_at(self, point: str) -> None:
         """Start a driver and return when it stands at a point; `go_on` lets it go."""
-        name, _, hit = point.partition("@")
-        self._driver = self.start(points=f"{name}=pause:{self._gate}@{hit}")
-        self._driver.wait_for(self._gate)
+        next(self.stops([point]))
+
+    def stops(self, points: Sequence[str], *arguments: str, files: int = FILES) -> Iterator[str]:
+        """Start a driver and give each of the points when it stands there; it goes no further before it is let go."""
+        gates = {point: self.remote.world.root / f"gate-{point}" for point in points}
+        hits = {point: point.partition("@") for point in points}
+        pauses = [f"{hits[point][0]}=pause:{gate}@{hits[point][2] or 1}" for point, gate in gates.items()]
+        self._driver = self.start(*arguments, points=";".join(pauses), files=files)
+        for point, self._gate in gates.items():
+            self._driver.wait_for(self._gate)
+            yield point
+
+    def let_go(self) -> None:
+        self._gate.unlink()
 
     def go_on(self, until: str) -> None:
-        """Let it go, and return when its log says this."""
-        assert until not in self._log.read_text()
-        self._gate.unlink()
-        wait_until(lambda: until in self._log.read_text(), f"the log to say: {until}")
+        """Let it go, and return when its log says this, once more if it has said so before."""
+        assert self._driver is not None
+        before = self.times(until)
+        self.let_go()
+        self._driver.wait_until(lambda: self.times(until) > before, f"the log to say: {until}")
+
+    def times(self, what: str) -> int:
+        """How often the log says something."""
+        return self.log().count(what)
 
     def log(self) -> str:
         return self._log.read_text()
@@ -59,10 +77,18 @@ class Stream:
         assert self._driver is not None
         return self._driver.wait()
 
+    def interrupt(self) -> Ended:
+        """What ends a driver that is endless."""
+        assert self._driver is not None
+        self._driver.interrupt()
+        return self._driver.wait()
+
     def start(self, *arguments: str, points: str = "", files: int = FILES) -> Child:
         """A driver; what it says goes to the log too."""
         self.remote.world.feed(files)
-        given = ["--sinks", "1", "--deaf", "--log", str(self._log), *self.remote.arguments, *arguments]
+        given = ["--sinks", "1", "--log", str(self._log), *self.remote.arguments, *arguments]
+        if ENDLESS not in arguments:
+            given.append("--deaf")
         with pytest.MonkeyPatch.context() as environment:
             if self.user:
                 environment.setenv("HADOOP_USER_NAME", self.user)

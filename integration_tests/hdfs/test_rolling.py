@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.chains import killed_at_each, publish_what_is_open
-from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, visible_files
+from integration_tests.spark.chains import killed_at_each, killed_under, publish_what_is_open
+from integration_tests.spark.checks import (
+    check_at_the_end,
+    check_closed_by_policy,
+    check_parts_after_a_kill,
+    visible_files,
+)
 from integration_tests.spark.children import Children
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -21,6 +26,8 @@ CHAIN = (
     "before-manifest@3",
     "before-cleanup@2",
 )
+# What makes one file of pieces on HDFS.
+CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "orc": "merge"}
 
 
 def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drivers: Children, remote: Remote) -> None:
@@ -41,15 +48,21 @@ def test_avro_parts_are_joined_on_hdfs_by_a_copy_of_their_blocks(drivers: Childr
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("policy", ["rows", "bytes", "age", "idle"])
-@pytest.mark.parametrize("formats", ["parquet,json", "csv,orc", "avro,json", "csv", "parquet"])
+@pytest.mark.parametrize("formats", ["json", "csv", "parquet", "orc", "parquet,json", "csv,orc", "avro,json"])
 def test_every_policy_and_format_survives_kills_on_hdfs(
     drivers: Children, remote: Remote, policy: str, formats: str
 ) -> None:
-    chain = ("after-write@3", "after-prepared@3", "before-keep@2", "before-manifest@4", "before-cleanup@3")
-    files = _killed(drivers, remote, chain, f"rolling-{policy}-{formats}")
+    closing = [CLOSING[format_] for format_ in formats.split(",")]
+    arguments = ("--small-journal", "--sinks", f"rolling-{policy}-{formats}", *remote.arguments)
 
+    def look() -> None:
+        check_parts_after_a_kill(remote.look())
+
+    files = killed_under(policy, drivers, remote.world, closing, arguments, look)
     publish_what_is_open(f"{remote.uri}/checkpoint")
+
     check_at_the_end(remote.look(), files=files)
+    check_closed_by_policy(remote.world, policy, formats, files=files)
 
 
 def _killed(drivers: Children, remote: Remote, chain: tuple[str, ...], sinks: str) -> int:

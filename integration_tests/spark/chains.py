@@ -38,6 +38,45 @@ def killed_at_each(
     return files
 
 
+def killed_between_epochs(
+    drivers: Children, world: World, chain: Sequence[str], arguments: Sequence[str], check: Callable[[], object]
+) -> int:
+    """The same for parts that are closed when nothing comes any more: each run adds two epochs, waits until they are
+    idle, and dies. Returns how many files there were.
+    """
+    for number, point in enumerate(chain, 1):
+        name, _, hit = point.partition("@")
+        world.feed(2 * number)
+        ended = drivers.run(world.root, "--endless", *arguments, points=f"{name}=kill@{hit or 1}")
+
+        assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
+        check()
+    last = drivers.run(world.root, *arguments)
+
+    assert last.ending is Ending.DONE, last.output
+    return 2 * len(chain)
+
+
+def killed_under(
+    policy: str,
+    drivers: Children,
+    world: World,
+    closing: Sequence[str],
+    arguments: Sequence[str],
+    check: Callable[[], object],
+) -> int:
+    """Kills around the steps of parts that stay open, `closing` among them: what makes one file of the pieces of each
+    sink. Returns how many files there were.
+    """
+    before, after = ([f"{side}-{step}" for step in dict.fromkeys(closing)] for side in ("before", "after"))
+    if policy == "idle":
+        in_the_roll = 2 * len(closing) + 1
+        chain = ("before-roll", *before, *after, f"before-manifest@{in_the_roll}", "before-rolled")
+        return killed_between_epochs(drivers, world, chain, arguments, check)
+    chain = ("after-prepared@3", *before, "before-keep@2", *after, "before-manifest@4", "before-cleanup@3")
+    return killed_at_each(drivers, world, chain, arguments, check)
+
+
 def publish_what_is_open(checkpoint: str) -> str:
     """What a user does who wants to see it all; what the command says. Merging on HDFS needs Spark, which it starts."""
     command = [sys.executable, "-m", "epochal.cli", "roll", checkpoint, "--json"]

@@ -20,6 +20,7 @@ from pyarrow import orc
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from integration_tests.spark import avro_files
+from integration_tests.spark.driver import BYTES, MAX_ROWS
 from integration_tests.spark.world import ROWS, Row, World, all_rows
 
 _KEPT = re.compile(
@@ -156,6 +157,25 @@ def check_at_the_end(world: World, *, files: int) -> None:
     view = Journal(LocalFiles(), str(world.journal)).read()
     assert view.waiting() == []
     assert view.done_through == max(committed(world))
+
+
+def check_closed_by_policy(world: World, policy: str, formats: str, *, files: int) -> None:
+    """Parts were joined, and as the policy says: of each bucket only the last, which nobody waited for, is small."""
+    for target, format_ in zip((world.first, world.second), formats.split(","), strict=False):
+        buckets: dict[Path, list[Path]] = {}
+        for file in visible_files(target):
+            buckets.setdefault(file.parent, []).append(file)
+        for bucket, parts in buckets.items():
+            rows = [len(rows_in(part)) for part in parts]
+
+            assert 1 < len(parts) < sum(rows), f"{bucket}: {len(parts)} files with {rows} rows"
+            if policy in ("rows", "bytes"):
+                assert len(parts) < files, f"{bucket}: {len(parts)} files of {files} epochs"
+            if policy == "rows":
+                assert min(rows[:-1]) >= MAX_ROWS, f"{bucket}: {rows} rows"
+            if policy == "bytes" and format_ in ("json", "csv"):  # others are smaller than their pieces
+                sizes = [part.stat().st_size for part in parts]
+                assert min(sizes[:-1]) >= BYTES[format_], f"{bucket}: {sizes} bytes"
 
 
 def leftovers(target: Path) -> list[str]:

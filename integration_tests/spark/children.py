@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +52,12 @@ class Child:
 
     def wait_for(self, path: Path) -> None:
         """Return when a file is there that the child makes."""
-        wait_until(lambda: path.exists() or self._process.poll() is not None, f"a child to make {path}")
-        assert path.exists(), f"the child ended before:\n{self._process.communicate()[0]}"
+        self.wait_until(path.exists, f"a child to make {path}")
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Return when something holds that the child brings about."""
+        wait_until(lambda: condition() or self._process.poll() is not None, what)
+        assert condition(), f"the child ended before: {what}\n{self._process.communicate()[0]}"
 
     def interrupt(self) -> None:
         """What Ctrl-C does to it; its JVM is started so that it does not mind."""

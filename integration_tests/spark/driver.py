@@ -129,13 +129,20 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
     return {"1": sinks[:1], "2": sinks[:2], "delta": sinks[2:], "all": sinks}[which]
 
 
+MAX_ROWS = 5
 POLICIES = {
-    "rows": epochal.Rolling(max_rows=5),
-    "bytes": epochal.Rolling(max_bytes=3000),
+    "rows": epochal.Rolling(max_rows=MAX_ROWS),
     "age": epochal.Rolling(max_age="1 s"),
     "idle": epochal.Rolling(max_rows=100, inactivity="1 s"),
     "long": epochal.Rolling(max_age="1 h"),
 }
+BYTES = {"parquet": 3000, "orc": 1500, "avro": 700, "json": 250, "csv": 50}  # two or three pieces of an epoch each
+BY_CLOCK = ("age", "idle")
+
+
+def policy_of(policy: str, format_: str) -> epochal.Rolling:
+    """A policy by its name; what is a small number of bytes depends on the format."""
+    return epochal.Rolling(max_bytes=BYTES[format_]) if policy == "bytes" else POLICIES[policy]
 
 
 def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
@@ -147,7 +154,9 @@ def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest:
             path,
             format=format_,
             bucket_by=[column],
-            rolling=POLICIES[policy],
+            rolling=policy_of(policy, format_),
+            # By the clock a part may close with one epoch in it: so that there is always something to join.
+            max_rows_per_file=1 if policy in BY_CLOCK else None,
             options=header if format_ == "csv" else {},
             name=name,
             digest=digest,

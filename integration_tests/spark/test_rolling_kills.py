@@ -7,8 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from integration_tests.spark.chains import killed_at_each, publish_what_is_open
-from integration_tests.spark.checks import check_at_the_end, check_parts_after_a_kill, visible_files
+from integration_tests.spark.chains import killed_at_each, killed_between_epochs, killed_under, publish_what_is_open
+from integration_tests.spark.checks import (
+    check_at_the_end,
+    check_closed_by_policy,
+    check_parts_after_a_kill,
+    visible_files,
+)
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.test_kill_chain import OF_ROLLING
@@ -46,6 +51,8 @@ IDLE_CHAIN = (
     "before-rolled",
     "after-rolled",
 )
+# What makes one file of pieces on local disks.
+CLOSING = {"json": "copy", "csv": "copy", "avro": "copy", "parquet": "merge", "orc": "merge"}
 ON_HDFS = ("before-join", "after-join")  # integration_tests/hdfs/test_rolling.py
 
 
@@ -69,18 +76,10 @@ def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothin
     drivers: Children, world: World, formats: str
 ) -> None:
     chain, sinks = _met_by(formats, IDLE_CHAIN), ("--sinks", f"rolling-idle-{formats}")
-    for number, point in enumerate(chain, 1):
-        name, _, hit = point.partition("@")
-        world.feed(2 * number)
-        child = drivers.start(world.root, "--endless", *sinks, points=f"{name}=kill@{hit or 1}")
+    files = killed_between_epochs(drivers, world, chain, sinks, lambda: check_parts_after_a_kill(world))
 
-        assert child.wait().ending is Ending.KILLED, point
-        check_parts_after_a_kill(world)
-    last = drivers.run(world.root, *sinks)
     _publish(world)
-
-    assert last.ending is Ending.DONE, last.output
-    check_at_the_end(world, files=2 * len(chain))
+    check_at_the_end(world, files=files)
 
 
 def test_a_driver_that_slept_in_a_roll_closes_nothing_that_a_newer_one_has_built_on(
@@ -103,13 +102,15 @@ def test_a_driver_that_slept_in_a_roll_closes_nothing_that_a_newer_one_has_built
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("policy", ["bytes", "age", "idle", "rows"])
-@pytest.mark.parametrize("formats", ["csv,orc", "parquet,json", "avro,orc", "avro", "csv", "json"])
+@pytest.mark.parametrize("formats", [*CLOSING, "csv,orc", "parquet,json", "avro,orc"])
 def test_every_policy_and_format_survives_kills(drivers: Children, world: World, policy: str, formats: str) -> None:
-    chain = ("after-write@3", "after-prepared@3", "before-keep@2", "before-manifest@4", "before-cleanup@3")
-    files = _killed(drivers, world, chain, f"rolling-{policy}-{formats}")
+    closing = [CLOSING[format_] for format_ in formats.split(",")]
+    arguments = ("--small-journal", "--sinks", f"rolling-{policy}-{formats}")
+    files = killed_under(policy, drivers, world, closing, arguments, lambda: check_parts_after_a_kill(world))
 
     _publish(world)
     check_at_the_end(world, files=files)
+    check_closed_by_policy(world, policy, formats, files=files)
 
 
 def _killed(drivers: Children, world: World, chain: Sequence[str], sinks: str) -> int:
