@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import epochal
+from integration_tests.scheduling import ByServer, rank_of
 from integration_tests.spark import jvm
 from integration_tests.spark.children import Children, children
 from integration_tests.spark.driver import Ending
@@ -19,25 +19,47 @@ from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import Scheduling
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return ByServer(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
-def java_options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Options of a quick JVM. Its archive of classes is made once and kept in pytest's cache."""
+def java_options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Options of a quick JVM, for every Spark that is started from here on, by whatever command.
+
+    Its archive of classes is made once and kept in pytest's cache.
+    """
     cache = getattr(request.config, "cache", None)
     home = cache.mkdir("epochal-spark") if cache is not None else tmp_path_factory.mktemp("classes")
     archive = Path(home, jvm.archive_name())
-    if not archive.exists():
-        world = World(tmp_path_factory.mktemp("classes"))
-        made = world.root / archive.name
-        world.feed(2)
-        with children(jvm.archiving(made)) as started:
-            ended = started.run(world.root)
-        assert ended.ending is Ending.DONE, ended.output
-        wait_until(made.exists, "Java to archive its classes")
-        with contextlib.suppress(OSError):  # another file system: then each run makes its own
-            os.replace(made, archive)
-    return jvm.archived(archive if archive.exists() else made)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two that run at once, one makes it
+        if not archive.exists():
+            _make(archive, World(tmp_path_factory.mktemp("classes")))
+    options = jvm.archived(archive)
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in jvm.environment(options).items():
+            environment.setenv(name, value)
+        yield options
+
+
+def _make(archive: Path, world: World) -> None:
+    made = archive.with_suffix(".made")
+    world.feed(2)
+    with children(jvm.archiving(made)) as started:
+        ended = started.run(world.root, "--sinks", "all")
+    assert ended.ending is Ending.DONE, ended.output
+    wait_until(made.exists, "Java to archive its classes")
+    made.replace(archive)
 
 
 @pytest.fixture
@@ -55,9 +77,7 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture(scope="session")
 def spark(java_options: str) -> Iterator[SparkSession]:
     """The session of all tests that need no process of their own."""
-    session = epochal.session(
-        "tests", master="local[2]", conf={**jvm.CHEAP, "spark.driver.extraJavaOptions": java_options}
-    )
+    session = epochal.session("tests", master="local[2]", conf=jvm.CHEAP)
     yield session
     session.stop()
 

@@ -22,7 +22,7 @@ from epochal.txn.model import Json
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options"), pytest.mark.timeout(600)]
 
 
 def decide_one_epoch(checkpoint: str, target: DirectoryParticipant) -> None:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 KILLS = 3
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

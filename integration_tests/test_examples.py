@@ -14,7 +14,7 @@ import epochal
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 def run_example(name: str, argument: Path, cwd: Path) -> list[str]:

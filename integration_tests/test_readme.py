@@ -16,7 +16,7 @@ from epochal import published
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 def run_block(document: str, mark: str, folder: Path) -> str:

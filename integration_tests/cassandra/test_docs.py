@@ -17,7 +17,7 @@ from integration_tests.cassandra.tables import Keyspace
 
 ROOT = Path(__file__).parent.parent.parent
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 def run(arguments: list[str], folder: Path) -> list[str]:

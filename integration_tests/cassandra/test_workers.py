@@ -16,7 +16,7 @@ from integration_tests.spark.children import REPOSITORY
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 BLOCKED = """\
 import sys

@@ -17,7 +17,7 @@ from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World, all_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 def epochal(world: World, command: str) -> Any:

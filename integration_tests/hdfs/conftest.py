@@ -1,4 +1,4 @@
-"""One HDFS for all tests of this folder that do not harm it, and one for each module that does."""
+"""One HDFS for all tests of this folder that do not harm it, and one for those that do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def remote(hdfs: HdfsCluster, tmp_path: Path) -> Remote:
     return Remote(hdfs, tmp_path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running_hdfs() -> Iterator[HdfsCluster]:
     with servers.hdfs(2) as cluster:
         assert cluster.replication == 2

@@ -89,7 +89,7 @@ class Children:
         process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", module, *arguments],
             cwd=REPOSITORY,
-            env={**environment(self._java_options), failpoints.VARIABLE: points},
+            env={**os.environ, **environment(self._java_options), failpoints.VARIABLE: points},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -22,7 +22,7 @@ import epochal
 from epochal.spark_plugins.listener import _Events
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
-from integration_tests.spark.jvm import CHEAP, JAVA_OPTIONS, LOOPBACK
+from integration_tests.spark.jvm import CHEAP, LOOPBACK, SHORT_LIVED
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import ROWS, SCHEMA, World
 
@@ -62,7 +62,7 @@ def main() -> Ending:
     try:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
         given = dict(setting.split("=", 1) for setting in arguments.conf)
-        conf = {**CHEAP, **LOOPBACK, **_java_options(), **plain, **given}
+        conf = {**CHEAP, **SHORT_LIVED, **LOOPBACK, **plain, **given}
         spark = epochal.session("driver", master=arguments.master, conf=conf)
         _run(spark, arguments)
     except KeyboardInterrupt:
@@ -276,10 +276,6 @@ def _compact_often() -> None:
 def _hear_nothing() -> None:
     """Only the end of the interpreter is left to settle the last epoch."""
     _Events.onQueryProgress = _Events.onQueryIdle = _Events.onQueryTerminated = _Events.onQueryStarted  # type: ignore[method-assign]
-
-
-def _java_options() -> dict[str, str]:
-    return {"spark.driver.extraJavaOptions": os.environ[JAVA_OPTIONS]} if JAVA_OPTIONS in os.environ else {}
 
 
 def _arguments() -> argparse.Namespace:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pyspark
 
-JAVA_OPTIONS = "EPOCHAL_TEST_JAVA_OPTIONS"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 CHEAP = {
     "spark.sql.shuffle.partitions": "1",
@@ -26,17 +25,20 @@ CHEAP = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+# For drivers, which live for a few epochs: compiling expressions takes longer than going through them.
+SHORT_LIVED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": QUICK,
 }
 
 
 def environment(options: str) -> dict[str, str]:
-    """What makes a child's JVM quick; ``spark-class`` starts a small one first."""
-    return {**os.environ, JAVA_OPTIONS: options, "SPARK_LAUNCHER_OPTS": QUICK, "SPARK_LOCAL_IP": "127.0.0.1"}
+    """What gives these options to every Spark that is started below; ``spark-class`` starts a small JVM first."""
+    return {"SPARK_SUBMIT_OPTS": options, "SPARK_LAUNCHER_OPTS": QUICK, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def archived(archive: Path) -> str:

@@ -1,0 +1,43 @@
+"""How the suite is shared out between processes, with ``-n``: what takes longest begins first.
+
+A folder whose tests use one server is one process's, so that the server is started once. Of the rest a module is.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from xdist.scheduler import LoadScopeScheduling
+
+ONE_SERVER = ("cassandra", "hdfs")
+# By what they take; whatever is not named here comes after them.
+LONGEST = (
+    "hdfs",
+    "spark/test_kill_chain.py",
+    "cassandra",
+    "spark/test_rolling_kills.py",
+    "kill_matrix/test_kill_matrix.py",
+    "spark/test_two_drivers.py",
+    "spark/test_compaction_kills.py",
+    "spark/test_completion.py",
+)
+
+
+def scope_of(test: str) -> str:
+    """What a test is run together with: a folder or a module below this one."""
+    path = PurePosixPath(test.partition("::")[0])
+    below = path.relative_to("integration_tests") if path.parts[0] == "integration_tests" else path
+    return below.parts[0] if below.parts[0] in ONE_SERVER else str(below)
+
+
+def rank_of(test: str) -> int:
+    """Lower is earlier."""
+    scope = scope_of(test)
+    return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
+
+
+class ByServer(LoadScopeScheduling):
+    """As ``--dist loadscope``, with scopes that are larger where a server is shared."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
