@@ -8,10 +8,11 @@ rows. Printed besides: how many files each makes, and what an epoch costs that i
 
 With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own with Spark's heap and as many cores. Its
 epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
-as Spark has, and how many there were is told. Read its seconds with what differs besides: it works on two files of the
-source at a time, where a micro-batch has one file and so one task; it keeps one job for all epochs, where Spark plans
-each; both its writers close a file at each checkpoint, so that no part stays open; on a local disk it forces its data
-files and checkpoints down (fsync), as epochal does its own, and Spark's sinks do not.
+as Spark has, or as many as it can make (on HDFS a checkpoint takes longer than the interval); how many there were is
+told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
+one file and so one task; it keeps one job for all epochs, where Spark plans each; both its writers close a file at each
+checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
+epochal does its own, and Spark's sinks do not.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 PEER = "Spark's file sink"
 FLINK = "Flink's FileSink"
 CORES = 2
-PACING = 3  # runs by which Flink finds its pace; it is no warmer for it: Spark's three ways warm each other up
+PACING = 5  # runs by which Flink finds its pace; if it is warmer for it than the others, that is to its favour
 SHAPES = {"small": (20, 50_000), "large": (20, 500_000)}
 Work = Callable[[str, "DataStreamWriter"], None]
 Copy = Callable[[str, str], float]  # with a target and a place for checkpoints; the seconds it took

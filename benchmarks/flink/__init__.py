@@ -89,7 +89,7 @@ class Flink:
 def flink(
     home: Path, *, memory: str, cores: int, hadoop: Mapping[str, str], tell: Callable[[str], None]
 ) -> Iterator[Flink]:
-    """A cluster with so much heap and so many slots; `hadoop` is what a client of the file system must know."""
+    """A cluster with so much heap and so many slots; `hadoop` is what a client of HDFS must know."""
     try:
         java = find_java("Flink", GOOD)
         found = jars(JARS, java, tell)
@@ -98,7 +98,7 @@ def flink(
     place = home / "flink"
     place.mkdir()
     _compile(java, found, place)
-    (place / "core-site.xml").write_text(text(hadoop))
+    (place / "hdfs-site.xml").write_text(text(hadoop))
     command = [str(java.command), f"-Xmx{memory}", f"-Djava.io.tmpdir={place}", "-cp", _class_path(place, found)]
     log = place / "log.txt"
     with log.open("w") as errors:
