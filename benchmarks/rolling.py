@@ -1,9 +1,18 @@
 """Parts that stay open over epochs against Spark's own file sink and plain foreachBatch, one session.
 
     python -m benchmarks.rolling [--rounds 5] [--json] [--only small|large] [--on local|hdfs] [--format parquet|json]
+                                 [--flink]
 
 Each run starts from an empty target and checkpoint and ends when the last row is visible: parts close at half of all
 rows. Printed besides: how many files each makes, and what an epoch costs that is not Spark's own writing.
+
+With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own with Spark's heap and as many cores. Its
+epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
+as Spark has, or as many as it can make (on HDFS a checkpoint takes longer than the interval); how many there were is
+told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
+one file and so one task; it keeps one job for all epochs, where Spark plans each; both its writers close a file at each
+checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
+epochal does its own, and Spark's sinks do not.
 """
 
 from __future__ import annotations
@@ -13,14 +22,17 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrameWriter
 
+from benchmarks.flink import Flink, NoFlink, flink
+from benchmarks.flink.pace import Paced
 from benchmarks.measure import Figure, note, race, table, timed
 from benchmarks.streams import SCHEMA, Stream
 from epochal import EpochWriter, Rolling, RollingFileSink, session
@@ -33,28 +45,40 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PEER = "Spark's file sink"
+FLINK = "Flink's FileSink"
+CORES = 2
+PACING = 5  # runs by which Flink finds its pace; if it is warmer for it than the others, that is to its favour
 SHAPES = {"small": (20, 50_000), "large": (20, 500_000)}
 Work = Callable[[str, "DataStreamWriter"], None]
+Copy = Callable[[str, str], float]  # with a target and a place for checkpoints; the seconds it took
 
 
 class Bench:
     """One shape of input, one file system, one format."""
 
-    def __init__(self, spark: SparkSession, home: Path, root: str, shape: tuple[int, int], format_: str) -> None:
+    def __init__(
+        self, spark: SparkSession, home: Path, root: str, shape: tuple[int, int], format_: str, other: Flink | None
+    ) -> None:
         self._spark, self._root, self._format = spark, root, format_
         self._epochs, self._rows = shape
         Stream(spark, home, *shape)  # makes the source
         self._source = home / f"source-{self._epochs}x{self._rows}"
         self.files: dict[str, int] = {}
         self.ours_ms: list[float] = []
+        self.flink = Paced(other, f"file:{self._source}", self._epochs) if other else None
 
     def race(self, rounds: int) -> list[Figure]:
-        ways: dict[str, Work] = {
-            PEER: self._file_sink,
-            "plain foreachBatch": self._plain,
-            "epochal, rolling": self._epochal,
+        ways: dict[str, Copy] = {
+            PEER: self._by_spark(self._file_sink),
+            "plain foreachBatch": self._by_spark(self._plain),
+            "epochal, rolling": self._by_spark(self._epochal),
         }
-        return race({name: self._run(name, work) for name, work in ways.items()}, peer=PEER, rounds=rounds)
+        if self.flink:
+            ways[FLINK] = self.flink.copy
+            for _ in range(PACING):
+                self._run(FLINK, self.flink.copy)()
+            self.flink.runs.clear()
+        return race({name: self._run(name, copy) for name, copy in ways.items()}, peer=PEER, rounds=rounds)
 
     def _file_sink(self, target: str, writer: DataStreamWriter) -> None:
         writer.format(self._format).start(target).awaitTermination()
@@ -72,15 +96,21 @@ class Bench:
             EpochWriter(sink).start(writer).awaitTermination()
         self.ours_ms.append(1000 * sum(spent) / self._epochs)
 
-    def _run(self, name: str, work: Work) -> Callable[[], float]:
+    def _by_spark(self, work: Work) -> Copy:
+        def copy(target: str, checkpoints: str) -> float:
+            stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+            writer = stream.parquet(f"file:{self._source}/*").writeStream
+            writer = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True)
+            return timed(lambda: work(target, writer))
+
+        return copy
+
+    def _run(self, name: str, copy: Copy) -> Callable[[], float]:
         def run() -> float:
             files, place = resolve(f"{self._root}/run")
             files.delete(place)
-            stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-            writer = stream.parquet(f"file:{self._source}/*").writeStream
-            writer = writer.option("checkpointLocation", f"{self._root}/run/checkpoint").trigger(availableNow=True)
             target = f"{self._root}/run/target"
-            seconds = timed(lambda: work(target, writer))
+            seconds = copy(target, f"{self._root}/run/checkpoint")
             found = self._spark.read.schema(SCHEMA).format(self._format).load(target)
             if (count := found.count()) != self._epochs * self._rows:
                 raise SystemExit(f"{name}: {count} rows instead of {self._epochs * self._rows}: no figure for that")
@@ -123,8 +153,11 @@ def main() -> None:
     parser.add_argument("--only", choices=SHAPES)
     parser.add_argument("--on", choices=("local", "hdfs"))
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
+    parser.add_argument("--flink", action="store_true", help="Flink's FileSink too: needs a JDK, fetches 160 MB once")
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
+    if args.flink and args.format != "parquet":
+        parser.error("--flink copies Parquet only")
     results = []
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-bench-")))
@@ -134,26 +167,42 @@ def main() -> None:
             cluster = stack.enter_context(servers.hdfs())
             roots["hdfs"] = f"{cluster.uri}/bench"
             settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
-        spark = session("benchmark", master="local[2]", conf=settings)
+        spark = session("benchmark", master=f"local[{CORES}]", conf=settings)
+        other = _flink(stack, spark, home, settings) if args.flink else None
         for place, root in roots.items():
             for name, shape in SHAPES.items():
                 if args.only in (None, name):
-                    results.append(_report(Bench(spark, home, root, shape, args.format), place, shape, args))
+                    results.append(_report(Bench(spark, home, root, shape, args.format, other), place, shape, args))
     if args.json:
         print(json.dumps(results, indent=1))
 
 
+def _flink(stack: contextlib.ExitStack, spark: SparkSession, home: Path, settings: Mapping[str, str]) -> Flink | None:
+    memory = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
+    assert memory is not None
+    hadoop = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
+    try:
+        return stack.enter_context(flink(home, memory=memory, cores=CORES, hadoop=hadoop, tell=note))
+    except NoFlink as fault:
+        note(f"without Flink: {fault}")
+        return None
+
+
 def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Namespace) -> dict[str, object]:
-    title = f"{shape[0]} epochs x {shape[1]:,} rows, {args.format}, {place}, local[2], {args.rounds} rounds"
+    title = f"{shape[0]} epochs x {shape[1]:,} rows, {args.format}, {place}, local[{CORES}], {args.rounds} rounds"
     note(title)
     figures = bench.race(args.rounds)
+    runs = bench.flink.runs[1:] if bench.flink else []  # the first one warmed up
     if not args.json:
         print(f"\n{title}\n{table(figures, PEER)}")
         print("files: " + ", ".join(f"{name} {count}" for name, count in bench.files.items()))
-        print(
-            f"epochal's own: {median(bench.ours_ms):.0f} ms an epoch (worst run {max(bench.ours_ms):.0f})\n", flush=True
-        )
-    return {
+        print(f"epochal's own: {median(bench.ours_ms):.0f} ms an epoch (worst run {max(bench.ours_ms):.0f})")
+        if runs:
+            checkpoints = [copied.checkpoints for _, copied in runs]
+            least, most = min(checkpoints), max(checkpoints)
+            print(f"Flink's checkpoints: {median(checkpoints):.0f} a run ({least}-{most}), Spark's epochs {shape[0]}")
+        print(flush=True)
+    found: dict[str, object] = {
         "on": place,
         "format": args.format,
         "epochs": shape[0],
@@ -163,6 +212,9 @@ def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Nam
         "files": bench.files,
         "own_ms_per_epoch": median(bench.ours_ms),
     }
+    if runs:
+        found["flink"] = [{"interval_ms": interval, **asdict(copied)} for interval, copied in runs]
+    return found
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from epochal.testing.processes import in_processes
 from epochal.testing.servers import ServerFailed, artifacts
-from epochal.testing.servers.artifacts import CASSANDRA
+from epochal.testing.servers.artifacts import CASSANDRA, Artifact
 from epochal.testing.servers.java import Java
 
 JAVA = Java(Path("/nowhere/bin/java"), 17)
@@ -97,3 +98,16 @@ def test_sparks_resolver_is_asked_where_maven_fails(cache: Path, monkeypatch: py
     assert asked == [
         (["org.apache.cassandra:cassandra-all:5.0.9"], "net.openhft:chronicle-analytics,net.openhft:compiler")
     ]
+
+
+def test_jars_of_other_groups_are_asked_for_with_versions_of_their_own(cache: Path) -> None:
+    maven(cache, 'for file; do case $file in *pom.xml) cp "$file" "$EPOCHAL_CACHE/../asked";; esac; done; exit 1')
+    both = Artifact(title="Both", size="1 MB", group="one", name="a", version="1", also=("b",), others=("two:c:2",))
+
+    with pytest.raises(ServerFailed):
+        artifacts.jars(both, JAVA)
+
+    asked = re.findall(
+        r"<groupId>(.*?)</groupId><artifactId>(.*?)</artifactId><version>(.*?)<", (cache.parent / "asked").read_text()
+    )
+    assert asked[1:] == [("one", "a", "1"), ("one", "b", "1"), ("two", "c", "2")]

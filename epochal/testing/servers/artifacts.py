@@ -44,11 +44,13 @@ class Artifact:
     # What the server's own description leaves out; Spark's resolver does not see that it does.
     left_out: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # of the same group and version
+    others: tuple[str, ...] = ()  # of another: group:name:version
 
     @property
     def parts(self) -> list[tuple[str, str, str]]:
         """Group, name and version of everything that is asked for."""
-        return [(self.group, name, self.version) for name in (self.name, *self.also)]
+        own = [(self.group, name, self.version) for name in (self.name, *self.also)]
+        return own + [_coordinates(other) for other in self.others]
 
     @property
     def folder(self) -> Path:
@@ -84,6 +86,11 @@ def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = No
                 (tell or _tell)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
                 _fetch(artifact, folder, java, lock)
     return sorted(folder.glob("*.jar"))
+
+
+def _coordinates(text: str) -> tuple[str, str, str]:
+    group, name, version = text.split(":")
+    return group, name, version
 
 
 def _tell(text: str) -> None:
