@@ -132,6 +132,7 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
 MAX_ROWS = 5
 POLICIES = {
     "rows": epochal.Rolling(max_rows=MAX_ROWS),
+    "groups": epochal.Rolling(max_rows=MAX_ROWS, merge_below=1),  # row groups are copied, however small
     "age": epochal.Rolling(max_age="1 s"),
     "idle": epochal.Rolling(max_rows=100, inactivity="1 s"),
     "long": epochal.Rolling(max_age="1 h"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import epochal.cli
 from epochal import EpochWriter, Refused, Rolling, published
@@ -72,6 +74,28 @@ def test_a_merged_part_has_one_row_group(spark: SparkSession, world: World, caps
     (file,) = visible_files(world.first)
 
     assert pq.ParquetFile(file).num_row_groups == 1
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_large_pieces_stay_row_groups_of_the_part_they_become(
+    spark: SparkSession, world: World, format_: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.feed(5)
+    run(spark, world, archive(world, format=format_, rolling=Rolling(max_age="1 h", merge_below=1)))
+    ask(capsys, "roll", str(world.checkpoint))  # which knows nothing of merge_below, and merges
+    world.feed(9)
+    run(spark, world, archive(world, format=format_, rolling=Rolling(max_rows=2 * ROWS, merge_below=1)))
+    merged, *copied = visible_files(world.first)
+
+    assert _groups_in(merged) == 1
+    assert [_groups_in(file) for file in copied] == [2, 2]
+    assert [len(rows_in(file)) for file in copied] == [2 * ROWS, 2 * ROWS]
+    check_at_the_end(world, files=9)
+
+
+def _groups_in(file: Path) -> int:
+    whole = pq.ParquetFile(file).num_row_groups if file.suffix == ".parquet" else orc.ORCFile(file).nstripes
+    return int(whole)
 
 
 def test_the_manifest_lists_what_epochs_and_rolls_published(

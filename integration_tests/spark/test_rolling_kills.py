@@ -60,11 +60,20 @@ def test_the_chains_have_every_failpoint_of_rolling() -> None:
     assert {point.partition("@")[0] for point in (*CHAIN, *IDLE_CHAIN, *ON_HDFS)} >= {*OF_ROLLING}
 
 
-@pytest.mark.parametrize("formats", ["parquet,json", "avro"])
+@pytest.mark.parametrize(
+    "sinks",
+    [
+        "rolling-rows-parquet,json",
+        "rolling-groups-parquet,avro",
+        pytest.param("rolling-groups-orc,parquet", marks=pytest.mark.matrix),
+        pytest.param("rolling-rows-avro", marks=pytest.mark.matrix),
+    ],
+)
 def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
-    drivers: Children, world: World, formats: str
+    drivers: Children, world: World, sinks: str
 ) -> None:
-    files = _killed(drivers, world, _met_by(formats, CHAIN), f"rolling-rows-{formats}")
+    copies = sinks != "rolling-rows-parquet,json"
+    files = _killed(drivers, world, _met_by(CHAIN, copies=copies), sinks)
 
     _publish(world)
     check_at_the_end(world, files=files)
@@ -75,7 +84,7 @@ def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
 def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothing(
     drivers: Children, world: World, formats: str
 ) -> None:
-    chain, sinks = _met_by(formats, IDLE_CHAIN), ("--sinks", f"rolling-idle-{formats}")
+    chain, sinks = _met_by(IDLE_CHAIN, copies=formats == "avro"), ("--sinks", f"rolling-idle-{formats}")
     files = killed_between_epochs(drivers, world, chain, sinks, lambda: check_parts_after_a_kill(world))
 
     _publish(world)
@@ -118,9 +127,9 @@ def _killed(drivers: Children, world: World, chain: Sequence[str], sinks: str) -
     return killed_at_each(drivers, world, chain, arguments, lambda: check_parts_after_a_kill(world))
 
 
-def _met_by(formats: str, chain: Sequence[str]) -> tuple[str, ...]:
-    """The points of a chain, once each; Avro's parts are copied where others are merged."""
-    met = [point.replace("merge", "copy") if formats == "avro" else point for point in chain]
+def _met_by(chain: Sequence[str], *, copies: bool) -> tuple[str, ...]:
+    """The points of a chain, once each; some parts are copied where others are merged."""
+    met = [point.replace("merge", "copy") if copies else point for point in chain]
     return tuple(dict.fromkeys(met))
 
 
