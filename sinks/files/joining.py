@@ -1,9 +1,9 @@
 """Makes one file of the pieces of a closed part.
 
 Row formats are joined by their bytes: without a copy where the file system can (HDFS concat, when the epoch commits),
-by a copy into the staging area elsewhere. Avro files are always copied, block by block (`avro`). Parquet and ORC files
-cannot be joined so: Spark reads the pieces and writes one well-formed file, while the epoch is staged. Either way what
-commit shows is a rename.
+by a copy into the staging area elsewhere. Avro files are always copied, block by block (`avro`), large Parquet and ORC
+files by their row groups (`columnar`). Of small ones Spark reads the rows and writes one well-formed file, while the
+epoch is staged. Either way what commit shows is a rename.
 """
 
 from __future__ import annotations
