@@ -48,11 +48,11 @@ class Stream:
 
     def stops(self, points: Sequence[str], *arguments: str, files: int = FILES) -> Iterator[str]:
         """Start a driver and give each of the points when it stands there; it goes no further before it is let go."""
-        gates = {point: self.remote.world.root / f"gate-{point}" for point in points}
-        hits = {point: point.partition("@") for point in points}
-        pauses = [f"{hits[point][0]}=pause:{gate}@{hits[point][2] or 1}" for point, gate in gates.items()]
+        gates = [self.remote.world.root / f"gate-{number}" for number in range(len(points))]
+        named = [point.partition("@") for point in points]
+        pauses = [f"{name}=pause:{gate}@{hit or 1}" for (name, _, hit), gate in zip(named, gates, strict=True)]
         self._driver = self.start(*arguments, points=";".join(pauses), files=files)
-        for point, self._gate in gates.items():
+        for point, self._gate in zip(points, gates, strict=True):
             self._driver.wait_for(self._gate)
             yield point
 

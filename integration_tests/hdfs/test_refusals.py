@@ -13,7 +13,7 @@ from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, N
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.driver import Ending
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
 FIRST_COMMIT = "before-commit@1"  # of which buckets are made
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,10 @@ from pathlib import Path
 from epochal.txn import failpoints
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.jvm import environment
-from integration_tests.spark.waiting import DEADLINE, wait_until
+from integration_tests.spark.waiting import is_early, wait_until
 
+LOOK = 5.0  # seconds between two looks at the clock
+LAST_WORDS = 10.0  # seconds
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -43,12 +46,15 @@ class Child:
 
     def wait(self) -> Ended:
         """Its end and that of everything it started: all of them hold the pipe that is read here."""
-        try:
-            output, _ = self._process.communicate(timeout=DEADLINE)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"a child did not end:\n{self._process.communicate()[0]}") from None
-        return Ended(self._process.returncode, output)
+        start = time.monotonic()
+        while True:
+            try:
+                output, _ = self._process.communicate(timeout=LOOK)
+            except subprocess.TimeoutExpired:
+                if is_early(start):
+                    continue
+                raise AssertionError(f"a child did not end:\n{self._last_words()}") from None
+            return Ended(self._process.returncode, output)
 
     def wait_for(self, path: Path) -> None:
         """Return when a file is there that the child makes."""
@@ -57,7 +63,16 @@ class Child:
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Return when something holds that the child brings about."""
         wait_until(lambda: condition() or self._process.poll() is not None, what)
-        assert condition(), f"the child ended before: {what}\n{self._process.communicate()[0]}"
+        if not condition():
+            raise AssertionError(f"the child ended before: {what}\n{self.wait().output}")
+
+    def _last_words(self) -> str:
+        """What it has said, and where its threads stand, those of its JVM too; then it is killed."""
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(self._process.pid, signal.SIGQUIT)
+            self._process.communicate(timeout=LAST_WORDS)
+        self.kill()
+        return self._process.communicate()[0]
 
     def interrupt(self) -> None:
         """What Ctrl-C does to it; its JVM is started so that it does not mind."""

@@ -8,6 +8,7 @@ The exit code tells how it ended; what failpoints it meets stands in its environ
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
 import signal
@@ -50,6 +51,7 @@ class Ending(IntEnum):
 def main() -> Ending:
     """Run the query and say how it ended."""
     arguments = _arguments()
+    faulthandler.register(signal.SIGQUIT)  # asked as Java is, it tells where its threads stand
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run with it ignored
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
-DEADLINE = 240.0  # seconds; far more than a loaded machine needs
+DEADLINE = 240.0  # seconds; far more than anything needs on a machine that has nothing else to do
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
     """Return as soon as the condition holds; AssertionError if it never does."""
-    end = time.monotonic() + deadline
+    start = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"waited {deadline:.0f} s in vain: {what}"
+        assert is_early(start, deadline), f"waited {time.monotonic() - start:.0f} s in vain: {what}"
         time.sleep(0.01)
+
+
+def is_early(start: float, deadline: float = DEADLINE) -> bool:
+    """Whether it is too early to give up something that was started at a time of the monotonic clock.
+
+    The more others want this machine's processors, the longer everything may take.
+    """
+    spent = time.monotonic() - start
+    return spent < deadline or spent < deadline * os.getloadavg()[0] / (os.cpu_count() or 1)
