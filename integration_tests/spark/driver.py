@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import partialmethod
 from pathlib import Path
@@ -29,6 +30,7 @@ from integration_tests.spark.world import ROWS, SCHEMA, World
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
 
 PLAIN = {"spark.jars": ""}  # without Delta's own code, which appends to plain tables do not need
 
@@ -81,9 +83,6 @@ def _ending(fault: Exception) -> Ending:
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
-Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
-
-
 def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, digest: bool = False) -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
 
@@ -117,7 +116,8 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
     if which == "hours":
         return hourly_sinks(place(world.first), place(world.second))
     if which.startswith("rolling"):
-        return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:], digest=digest)
+        paths = [place(path) for path in (world.first, world.second, world.table)]
+        return rolling_sinks(paths, *which.split("-")[1:], digest=digest)
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
@@ -138,8 +138,8 @@ POLICIES = {
 }
 
 
-def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
-    """Parts that stay open over epochs, of two formats: rolling-rows-parquet,json and the like."""
+def rolling_sinks(paths: Sequence[str], policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
+    """Parts that stay open over epochs, of up to three formats: rolling-rows-parquet,json and the like."""
     names = formats.split(",")
     header = {"header": "true"}
     return [
@@ -153,7 +153,7 @@ def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest:
             digest=digest,
         )
         for path, format_, column, name in zip(
-            (first, second), names, ("kind", "word"), ("first", "second"), strict=False
+            paths, names, ("kind", "word", "kind"), ("first", "second", "third"), strict=False
         )
     ]
 
