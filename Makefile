@@ -17,7 +17,7 @@ demo: java $(READY) ## exactly-once, shown in a minute
 	@$(BIN)/epochal demo
 
 test: java $(READY) ## every test but the long matrix: unit tests, then those with Spark and real kills
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest -n $(WORKERS) tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder integration_tests
 
 test-fast: $(READY) ## the unit tests that need neither Spark nor Java

@@ -1,6 +1,7 @@
 """The full search: compactors, a stream and readers in every order of their file operations.
 
-What a state is checked for is said in ``tests/sinks/test_compaction_interleaved.py``. About three minutes on one core.
+What a state is checked for is said in ``tests/sinks/test_compaction_interleaved.py``. All of it takes about three
+minutes on one core; what is not beside a stream is part of the long matrix.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("programs", "at_reads", "least"),
     [
-        ((compact, compact), True, 5000),
+        pytest.param((compact, compact), True, 5000, marks=pytest.mark.matrix),
         ((compact, compact, go_on), False, 2000),
-        ((compact, compact_twice), False, 5000),
+        pytest.param((compact, compact_twice), False, 5000, marks=pytest.mark.matrix),
     ],
     ids=["others get in before each read too", "beside a stream", "one sleeps while another compacts twice"],
 )

@@ -21,19 +21,25 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-# Of four sinks (files, Delta, rows, totals) the third and fourth are Cassandra's.
+# Of four sinks (files, Delta, rows, totals) the third and fourth are Cassandra's: with @2 its second table.
 CHAIN = (
     "after-enrol@3",
     "before-write@3",
     "after-write@4",
     "after-prepared",
+    "before-rows",
     "after-rows",
+    "before-ledger",
+    "after-ledger",
+    "before-rows@2",
+    "after-rows@2",
     "before-ledger@2",
     "after-ledger@2",
     "before-cleanup@3",
+    "after-cleanup@4",
     "after-commit@4",
 )
-# Of the two tables alone; with @2 in the second of them.
+# Of the two tables alone.
 ALONE = (
     "after-enrol",
     "after-write@2",
@@ -46,12 +52,13 @@ ALONE = (
     "before-ledger@2",
     "after-cleanup@2",
 )
-LETTERS = ("after-write@2", "after-prepared", "before-rows", "after-rename", "before-ledger", "after-commit")
+LETTERS = ("after-prepared", "before-rows", "after-rename", "before-ledger")
+MORE_LETTERS = ("after-write@2", *LETTERS, "after-commit")
 IN_WORKERS = ("before-part", "after-part")
 
 
 def test_the_chains_have_every_failpoint_of_cassandra() -> None:
-    assert {*OF_CASSANDRA} <= {point.partition("@")[0] for point in (*CHAIN, *ALONE)} | {*IN_WORKERS}
+    assert {*OF_CASSANDRA} <= {point.partition("@")[0] for point in CHAIN} | {*IN_WORKERS}
 
 
 def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_epoch(
@@ -69,6 +76,7 @@ def test_a_kill_around_every_step_leaves_all_kinds_of_sinks_on_the_same_whole_ep
     check_readers_agree(spark, world)
 
 
+@pytest.mark.matrix
 def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
     drivers: Children, world: World, space: Keyspace
 ) -> None:
@@ -79,8 +87,11 @@ def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
     streams.check_at_the_end(world, space, files=files)
 
 
+@pytest.mark.parametrize(
+    "chain", [LETTERS, pytest.param(MORE_LETTERS, marks=pytest.mark.matrix)], ids=["short", "long"]
+)
 def test_output_and_dead_letters_are_the_input_whatever_is_killed(
-    drivers: Children, world: World, space: Keyspace
+    drivers: Children, world: World, space: Keyspace, chain: tuple[str, ...]
 ) -> None:
     def check() -> None:
         letters = checks.visible_rows(world.second)
@@ -90,7 +101,7 @@ def test_output_and_dead_letters_are_the_input_whatever_is_killed(
         assert all(kind == "" for _, _, kind, _ in letters)
 
     arguments = ("--small-journal", "--sinks", "letters", "--cassandra", streams.make_tables(space))
-    files = killed_at_each(drivers, world, LETTERS, arguments, check)
+    files = killed_at_each(drivers, world, chain, arguments, check)
 
     rows, letters = streams.visible(space, "kinds"), checks.visible_rows(world.second)
     assert rows + letters == all_rows(files)

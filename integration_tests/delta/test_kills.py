@@ -20,14 +20,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 AHEAD = 3
 # Of two sinks the first is merged into. A kill before or after its log entry, and that of the second.
-CHAIN = ("after-table", "after-prepared", "before-log", "after-log", "before-log@2", "after-log@2", "before-cleanup")
+CHAIN = ("before-log", "after-log", "before-log@2", "after-log@2")
+LONG_CHAIN = ("after-table", "after-prepared", *CHAIN, "before-cleanup")
 
 
+@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_kills_around_merges_and_appends_by_delta_leave_every_row_once(
-    spark: SparkSession, drivers: Children, world: World
+    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...]
 ) -> None:
     arguments = ("--sinks", "by-delta")
-    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: None, ahead=AHEAD)
+    files = killed_at_each(drivers, world, chain, arguments, lambda: None, ahead=AHEAD)
 
     assert set(planned(world).values()) <= committed(world)
     for table in (world.second, world.table):

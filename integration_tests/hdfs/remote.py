@@ -35,7 +35,7 @@ class Remote:
 
     def look(self) -> World:
         """The world as it is now, copied here."""
-        for name in ("checkpoint", "first", "second"):
+        for name in ("checkpoint", "first", "second", "table"):
             copy = self.world.root / name
             shutil.rmtree(copy, ignore_errors=True)
             if self.client.status(f"{self.path}/{name}", strict=False):

@@ -12,6 +12,16 @@ from integration_tests.spark.children import Children
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 CHAIN = (
+    "after-write@2",  # leaves staged files without a record
+    "after-abort",
+    "before-prepared",
+    "after-decided",
+    "before-rename@2",
+    "after-marker@2",
+    "before-manifest@2",
+    "after-purge",
+)
+LONG_CHAIN = (
     "after-generation",
     "after-enrol",
     "after-write@2",  # leaves staged files without a record
@@ -31,10 +41,11 @@ CHAIN = (
 )
 
 
+@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_a_kill_around_every_step_on_hdfs_loses_doubles_and_shows_early_nothing(
-    drivers: Children, remote: Remote
+    drivers: Children, remote: Remote, chain: tuple[str, ...]
 ) -> None:
     arguments = ["--sinks", "2", "--small-journal", *remote.arguments]
-    files = killed_at_each(drivers, remote.world, CHAIN, arguments, lambda: check_after_a_kill(remote.look()))
+    files = killed_at_each(drivers, remote.world, chain, arguments, lambda: check_after_a_kill(remote.look()))
 
     check_at_the_end(remote.look(), files=files)

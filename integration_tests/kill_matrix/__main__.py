@@ -3,7 +3,7 @@
 ::
 
     python -m integration_tests.kill_matrix checkpoint/2/fresh/after-stage@2,before-seal@1
-    python -m integration_tests.kill_matrix failpoint_kills --shard 0/2 --root FOLDER
+    python -m integration_tests.kill_matrix failpoint_kills --shard 0/2 --every 4 --root FOLDER
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("what", help=f"a case, or a plan: {', '.join(PLANS)}")
     arguments.add_argument("--shard", default="0/1")
+    arguments.add_argument("--every", type=int, default=1, help="a sample: every so many of what the plan combines")
     arguments.add_argument("--root", type=Path)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="kill-matrix-") as folder:
@@ -34,7 +35,7 @@ def main() -> int:
             return play_case(options.what, root)
         shard, of = map(int, options.shard.split("/"))
         try:
-            print(json.dumps(vars(play_plan(options.what, root, shard, of))))
+            print(json.dumps(vars(play_plan(options.what, root, shard, of, options.every))))
         finally:
             shutil.rmtree(root, ignore_errors=True)  # it may lie in memory, and nobody else may be left to do it
     return 0
@@ -49,11 +50,11 @@ def play_case(text: str, root: Path) -> int:
     return 1 if tally.faults else 0
 
 
-def play_plan(name: str, root: Path, shard: int, of: int) -> Tally:
+def play_plan(name: str, root: Path, shard: int, of: int, every: int) -> Tally:
     """A share of a plan."""
     matrix = Matrix(Lab(root))
     gc.freeze()  # what is there now need not be looked at, and copied, in every child
-    return watched(matrix, lambda: PLANS[name](matrix, shard, of))
+    return watched(matrix, lambda: PLANS[name](matrix, shard, of, every))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Which cases there are. A plan plays every `of`-th of its pieces, from `shard` on."""
+"""Which cases there are. A plan plays every `of`-th of its pieces, from `shard` on.
+
+A sample is every `every`-th of what a plan combines: of second kills, of changes, of pairs, of seeds. It takes others
+each time, so that no failpoint is left out.
+"""
 
 from __future__ import annotations
 
@@ -34,30 +38,31 @@ Piece = TypeVar("Piece")
 Select: TypeAlias = Callable[[Counter[str]], list[Point]]
 
 
-def failpoint_kills(matrix: Matrix, shard: int, of: int) -> None:
+def failpoint_kills(matrix: Matrix, shard: int, of: int, every: int) -> None:
     """Every failpoint at its first three hits and its last, then every failpoint of the recovery from an early one.
 
     Early: the first hit; in a stream of two sinks also the second, which is the other sink's; in an
     aged stream, whose drivers have much to read, only where the journal is folded.
     """
     firsts = ((stream, point) for stream in [*FRESH, *AGED] for point in met(matrix, Case(stream), early_and_last))
-    for stream, point in _share(firsts, shard, of):
+    for turn, (stream, point) in enumerate(_share(firsts, shard, of)):
         is_early = point.name in FOLDING if stream.start == "aged" else point.hit <= stream.sinks
-        _kill_and_again(matrix, Case(stream, (point,)), first if is_early else _none)
+        some = partial(_some_first, turn, every)
+        _kill_and_again(matrix, Case(stream, (point,)), some if is_early else _none)
 
 
-def change_kills(matrix: Matrix, shard: int, of: int) -> None:
+def change_kills(matrix: Matrix, shard: int, of: int, every: int) -> None:
     """Every change of the disk, then one or two of the recovery: others each time, so that all have their turn."""
     streams = [*FRESH[:3], AGED[0]]
     firsts = ((stream, point) for stream in streams for point in met(matrix, Case(stream), every_change))
-    for stream, point in _share(firsts, shard, of):
+    for stream, point in _share(firsts, shard, of * every):
         some = _none if stream.start == "aged" else partial(_some_changes, point.hit)
         _kill_and_again(matrix, Case(stream, (point,)), some)
 
 
-def chains(matrix: Matrix, shard: int, of: int, *, seeds: int = 50) -> None:
+def chains(matrix: Matrix, shard: int, of: int, every: int, *, seeds: int = 50) -> None:
     """Three to six kills in a row, each anywhere in the recovery from those before."""
-    for seed in range(shard, seeds, of):
+    for seed in range(shard, seeds, of * every):
         chance = random.Random(seed)
         case = Case(chance.choice([*FRESH, *AGED]))
         path = matrix.lab.new(case.stream)
@@ -69,7 +74,7 @@ def chains(matrix: Matrix, shard: int, of: int, *, seeds: int = 50) -> None:
         matrix.finish(path, case)
 
 
-def holds(matrix: Matrix, shard: int, of: int) -> None:
+def holds(matrix: Matrix, shard: int, of: int, every: int) -> None:
     """One driver held at every step while a second runs to its end.
 
     It starts afresh, or after one that died staging, or after one that had prepared. Over a long
@@ -78,27 +83,27 @@ def holds(matrix: Matrix, shard: int, of: int) -> None:
     befores = [(), (Point("after-write", 1),), (Point("after-prepared", 1),)]
     cases = [*(Case(stream, before) for stream in SHORT for before in befores), *map(Case, [*AGED, *LONG])]
     held = ((case, point) for case in cases for point in met(matrix, case, first if case.kills else first_and_last))
-    for case, point in _share(held, shard, of):
+    for case, point in _share(held, shard, of * every):
         matrix.play(replace(case, holds=(point,)))
 
 
-def pairs(matrix: Matrix, shard: int, of: int) -> None:
+def pairs(matrix: Matrix, shard: int, of: int, every: int) -> None:
     """One driver held at every step, a second held at every step; the first ends first."""
     cases = [Case(Stream(commit, 1, "short")) for commit in ("checkpoint", "eager")]
     held = ((case, point) for case in cases for point in met(matrix, case, first))
-    for case, point in _share(held, shard, of):
+    for turn, (case, point) in enumerate(_share(held, shard, of)):
         # A driver that is held and one that was killed leave the same disk to the next.
-        for second in met(matrix, replace(case, kills=(point,)), first):
+        for second in met(matrix, replace(case, kills=(point,)), partial(_some_first, turn, every)):
             matrix.play(replace(case, holds=(point, second)))
 
 
-def races(matrix: Matrix, shard: int, of: int, *, seeds: int = 200) -> None:
+def races(matrix: Matrix, shard: int, of: int, every: int, *, seeds: int = 200) -> None:
     """Drivers that start together and run freely, each time with other timings."""
-    for seed in range(shard, seeds, of):
+    for seed in range(shard, seeds, of * every):
         matrix.play(Case(SHORT[seed % len(SHORT)], race=seed))
 
 
-PLANS: dict[str, Callable[[Matrix, int, int], None]] = {
+PLANS: dict[str, Callable[[Matrix, int, int, int], None]] = {
     plan.__name__: plan for plan in (failpoint_kills, change_kills, chains, holds, pairs, races)
 }
 
@@ -122,6 +127,10 @@ def met(matrix: Matrix, case: Case, select: Select) -> list[Point]:
 def first(hits: Counter[str]) -> list[Point]:
     """The first hit of each failpoint."""
     return [Point(name, 1) for name in POINTS if hits[name]]
+
+
+def _some_first(turn: int, every: int, hits: Counter[str]) -> list[Point]:
+    return first(hits)[turn % every :: every]
 
 
 def first_and_last(hits: Counter[str]) -> list[Point]:

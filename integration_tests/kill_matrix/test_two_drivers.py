@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from integration_tests.kill_matrix.plans import POINTS
+from integration_tests.kill_matrix.test_kill_matrix import sampled
 from integration_tests.kill_matrix.workers import play, report
 
 pytestmark = pytest.mark.timeout(900)
@@ -13,24 +14,27 @@ pytestmark = pytest.mark.timeout(900)
 NEEDS_A_PAST = {f"{side}-{step}" for step in ("seal", "abort", "snapshot", "purge") for side in ("before", "after")}
 
 
-def test_a_driver_held_at_any_step_while_another_runs_to_the_end_harms_nothing_and_stops() -> None:
-    tally = play("holds")
+@sampled
+def test_a_driver_held_at_any_step_while_another_runs_to_the_end_harms_nothing_and_stops(every: int) -> None:
+    tally = play("holds", every)
 
     assert not tally.faults, report(tally)
     assert set(tally.holds) == set(POINTS)
     assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
 
 
-def test_two_drivers_held_at_any_two_steps_harm_nothing() -> None:
-    tally = play("pairs")
+@sampled
+def test_two_drivers_held_at_any_two_steps_harm_nothing(every: int) -> None:
+    tally = play("pairs", every)
 
     assert not tally.faults, report(tally)
     assert set(tally.holds) == set(POINTS) - NEEDS_A_PAST
     assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
 
 
-def test_drivers_that_race_freely_harm_nothing() -> None:
-    tally = play("races")
+@sampled
+def test_drivers_that_race_freely_harm_nothing(every: int) -> None:
+    tally = play("races", every)
 
     assert not tally.faults, report(tally)
     assert {"DONE", "FENCED_OUT"} <= set(tally.endings)

@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 
 
-def play(plan: str) -> Tally:
-    """Play a plan with a worker for each processor; says on stdout what was done."""
+def play(plan: str, every: int = 1) -> Tally:
+    """Play a plan, or a sample of it, with a worker for each processor; says on stdout what was done."""
     began, used = time.monotonic(), _processor_seconds()
     of = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
     with _room() as room:
-        workers = [_start(plan, room / str(shard), shard, of) for shard in range(of)]
+        workers = [_start(plan, room / str(shard), shard, of, every) for shard in range(of)]
         ends = [worker.communicate() for worker in workers]
     whole = Tally()
     for worker, (out, err) in zip(workers, ends, strict=True):
@@ -49,9 +49,10 @@ def report(tally: Tally, *, most: int = 10) -> str:
     return "\n".join(lines)
 
 
-def _start(plan: str, root: Path, shard: int, of: int) -> subprocess.Popen[str]:
+def _start(plan: str, root: Path, shard: int, of: int, every: int) -> subprocess.Popen[str]:
+    arguments = [plan, "--shard", f"{shard}/{of}", "--every", str(every), "--root", str(root)]
     return subprocess.Popen(
-        [sys.executable, "-m", "integration_tests.kill_matrix", plan, "--shard", f"{shard}/{of}", "--root", str(root)],
+        [sys.executable, "-m", "integration_tests.kill_matrix", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

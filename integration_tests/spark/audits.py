@@ -61,3 +61,18 @@ def is_exact(answer: dict[str, Any], rows: int, name: str = "files") -> bool:
     found = sink(answer, name)
     counts = (found["rows"]["expected"], found["rows"]["found"])
     return (answer["verdict"], counts, found["digest"]["compared"]) == ("exact", (rows, rows), "equal")
+
+
+def never_differs(checkpoint: Path) -> None:
+    """Also between kills: what is done is exact, and what is not is not looked at."""
+    answer = audited(checkpoint, fast=True)
+
+    assert answer["verdict"] != "differs", answer
+
+
+def check_all_exact(checkpoint: Path, *, sinks: int, rows: int) -> None:
+    """Every sink holds every row, by count and by digest."""
+    answer = audited(checkpoint)
+    told = [(s["verdict"], s["rows"]["found"], s["digest"]["compared"]) for s in answer["sinks"]]
+
+    assert told == [("exact", rows, "equal")] * sinks, answer

@@ -14,6 +14,8 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 from functools import partialmethod
 from pathlib import Path
@@ -30,6 +32,7 @@ from integration_tests.spark.world import ROWS, SCHEMA, World
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
 
 PLAIN = {"spark.jars": ""}  # without Delta's own code, which appends to plain tables do not need
 
@@ -83,9 +86,6 @@ def _ending(fault: Exception) -> Ending:
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
-Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
-
-
 def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, digest: bool = False) -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
 
@@ -119,7 +119,8 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
     if which == "hours":
         return hourly_sinks(place(world.first), place(world.second))
     if which.startswith("rolling"):
-        return rolling_sinks(place(world.first), place(world.second), *which.split("-")[1:], digest=digest)
+        paths = [place(path) for path in (world.first, world.second, world.table)]
+        return rolling_sinks(paths, *which.split("-")[1:], digest=digest)
     if which in ("cassandra", "kinds"):
         rows, totals = cassandra_sinks(cassandra)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
@@ -134,28 +135,29 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
 MAX_ROWS = 5
 POLICIES = {
     "rows": epochal.Rolling(max_rows=MAX_ROWS),
-    "groups": epochal.Rolling(max_rows=MAX_ROWS, merge_below=1),  # row groups are copied, however small
     "age": epochal.Rolling(max_age="1 s"),
     "idle": epochal.Rolling(max_rows=100, inactivity="1 s"),
     "long": epochal.Rolling(max_age="1 h"),
 }
 BYTES = {"parquet": 3000, "orc": 1500, "avro": 700, "json": 250, "csv": 50}  # two or three pieces of an epoch each
 BY_CLOCK = ("age", "idle")
+GROUPS = "groups"  # Parquet whose row groups are copied, however small they are
 
 
 def policy_of(policy: str, format_: str) -> epochal.Rolling:
     """A policy by its name; what is a small number of bytes depends on the format."""
-    return epochal.Rolling(max_bytes=BYTES[format_]) if policy == "bytes" else POLICIES[policy]
+    found = epochal.Rolling(max_bytes=BYTES[format_]) if policy == "bytes" else POLICIES[policy]
+    return replace(found, merge_below=1) if format_ == GROUPS else found
 
 
-def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
-    """Parts that stay open over epochs, of two formats: rolling-rows-parquet,json and the like."""
+def rolling_sinks(paths: Sequence[str], policy: str, formats: str, *, digest: bool = False) -> list[Sink]:
+    """Parts that stay open over epochs, of up to three formats: rolling-rows-parquet,json and the like."""
     names = formats.split(",")
     header = {"header": "true"}
     return [
         epochal.RollingFileSink(
             path,
-            format=format_,
+            format="parquet" if format_ == GROUPS else format_,
             bucket_by=[column],
             rolling=policy_of(policy, format_),
             # By the clock a part may close with one epoch in it: so that there is always something to join.
@@ -165,7 +167,7 @@ def rolling_sinks(first: str, second: str, policy: str, formats: str, *, digest:
             digest=digest,
         )
         for path, format_, column, name in zip(
-            (first, second), names, ("kind", "word"), ("first", "second"), strict=False
+            paths, names, ("kind", "word", "kind"), ("first", "second", "third"), strict=False
         )
     ]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,9 +19,8 @@ import epochal
 from epochal.sinks.hadoop import resolve
 from epochal.txn.files import Files, is_local, join
 from integration_tests.spark.checks import rows_in
+from integration_tests.spark.waiting import leisurely
 from integration_tests.spark.world import Row, rows_of
-
-PAUSE = 0.005  # seconds between two looks: the others need the processors
 
 
 def main(target: str, stop: Path, *, rolls: bool) -> None:
@@ -35,22 +33,22 @@ def main(target: str, stop: Path, *, rolls: bool) -> None:
     is_last = False
     while not is_last:
         is_last = stop.exists()
-        epochs = epochal.published(target)
-        names = tuple(name for epoch in epochs for name, _ in epoch.files)
-        try:
-            rows = Counter(row for name in names for row in _rows(target, name, known))
-        except FileNotFoundError:
-            again += 1
-            continue
-        expected = Counter(row for epoch in epochs for row in rows_of(epoch.epoch))
-        lost = before - set(rows) if rolls else set((expected - rows).elements())
-        twice = [row for row, count in rows.items() if count > 1]
-        if lost or twice:
-            faults.append(f"look {looks}: {len(lost)} rows lost, {len(twice)} twice")
-        before |= set(rows)
-        lists.add(names)
-        looks += 1
-        time.sleep(PAUSE)
+        with leisurely():
+            epochs = epochal.published(target)
+            names = tuple(name for epoch in epochs for name, _ in epoch.files)
+            try:
+                rows = Counter(row for name in names for row in _rows(target, name, known))
+            except FileNotFoundError:
+                again += 1
+                continue
+            expected = Counter(row for epoch in epochs for row in rows_of(epoch.epoch))
+            lost = before - set(rows) if rolls else set((expected - rows).elements())
+            twice = [row for row, count in rows.items() if count > 1]
+            if lost or twice:
+                faults.append(f"look {looks}: {len(lost)} rows lost, {len(twice)} twice")
+            before |= set(rows)
+            lists.add(names)
+            looks += 1
     print(json.dumps({"looks": looks, "again": again, "lists": len(lists), "faults": faults, "rows": len(before)}))
 
 

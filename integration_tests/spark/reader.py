@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 from integration_tests.spark.checks import early, rows_in, visible_files
+from integration_tests.spark.waiting import leisurely
 from integration_tests.spark.world import World
-
-PAUSE = 0.01  # seconds between two looks: the drivers need the processors
 
 
 def main(world: World, stop: Path) -> None:
@@ -24,15 +22,15 @@ def main(world: World, stop: Path) -> None:
     looks, faults = 0, []
     sources_of: dict[Path, set[int]] = {}
     while not stop.exists():
-        for target in world.targets:
-            fresh = [file for file in visible_files(target) if file not in sources_of]
-            for file in fresh:
-                sources_of[file] = {row[1] for row in rows_in(file)}
-            # commits/ comes last: what is there by now was decided before or while we looked.
-            seen = {source for file in fresh for source in sources_of[file]}
-            faults += [[target.name, source] for source in early(world, seen)]
-            looks += bool(sources_of)
-        time.sleep(PAUSE)
+        with leisurely():
+            for target in world.targets:
+                fresh = [file for file in visible_files(target) if file not in sources_of]
+                for file in fresh:
+                    sources_of[file] = {row[1] for row in rows_in(file)}
+                # commits/ comes last: what is there by now was decided before or while we looked.
+                seen = {source for file in fresh for source in sources_of[file]}
+                faults += [[target.name, source] for source in early(world, seen)] if seen else []
+                looks += bool(sources_of)
     print(json.dumps({"looks": looks, "files": len(sources_of), "faults": faults}), flush=True)
 
 

@@ -1,15 +1,19 @@
-"""Whatever kills a driver has met, an audit of what it left finds every row once; and the command says so."""
+"""Whatever kills a driver has met, an audit of what it left finds every row once; and the command says so.
+
+The chains of ``test_kill_chain.py`` and ``test_rolling_kills.py`` end with an audit too: here are other formats, and
+commits that wait for Spark's.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from integration_tests.spark.audits import audited
+from integration_tests.spark.audits import check_all_exact, never_differs
 from integration_tests.spark.chains import killed_at_each
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.world import ROWS, World
@@ -23,38 +27,22 @@ CHAIN = ("after-write@2", "after-prepared", "before-rename@3", "after-manifest",
 ROLLING_CHAIN = ("after-prepared@2", "before-keep@2", "before-manifest@3", "before-cleanup@2")
 
 
-def never_differs(world: World) -> None:
-    """Also in between: what is done is exact, and what is not is not looked at."""
-    answer = audited(world.checkpoint, fast=True)
-
-    assert answer["verdict"] != "differs", answer
-
-
-def exact(answer: dict[str, Any], rows: int) -> bool:
-    told = [(s["verdict"], s["rows"]["found"], s["digest"]["compared"]) for s in answer["sinks"]]
-    return told == [("exact", rows, "equal")] * len(told)
-
-
+@pytest.mark.matrix
 def test_every_sink_is_exact_after_a_chain_of_kills(spark: SparkSession, drivers: Children, world: World) -> None:
     arguments = ("--sinks", "all", "--digest", "--small-journal")
-    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: never_differs(world), ahead=3)
+    files = killed_at_each(drivers, world, CHAIN, arguments, lambda: never_differs(world.checkpoint), ahead=3)
 
-    answer = audited(world.checkpoint)
-
-    assert len(answer["sinks"]) == 3
-    assert exact(answer, files * ROWS), answer
+    check_all_exact(world.checkpoint, sinks=3, rows=files * ROWS)
 
 
+@pytest.mark.matrix
 def test_parts_that_stay_open_are_exact_after_a_chain_of_kills(
     spark: SparkSession, drivers: Children, world: World
 ) -> None:
     arguments = ("--sinks", "rolling-rows-csv,parquet", "--digest", "--small-journal")
-    files = killed_at_each(drivers, world, ROLLING_CHAIN, arguments, lambda: never_differs(world), ahead=3)
+    files = killed_at_each(drivers, world, ROLLING_CHAIN, arguments, lambda: never_differs(world.checkpoint), ahead=3)
 
-    answer = audited(world.checkpoint)
-
-    assert len(answer["sinks"]) == 2
-    assert exact(answer, files * ROWS), answer
+    check_all_exact(world.checkpoint, sinks=2, rows=files * ROWS)
 
 
 def test_the_command_starts_spark_and_says_so_by_its_exit_code(drivers: Children, world: World) -> None:

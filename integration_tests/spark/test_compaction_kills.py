@@ -46,16 +46,28 @@ def seen(reader: Child, stop: Path) -> Any:
     return found
 
 
-@pytest.mark.parametrize("format_", ["json", "parquet"])
+# What comes after a joined file is staged is the same for all formats; those that are merged start a Spark to stage it.
+OF_MERGING = ("before-compact-stage", "after-compact-stage", "after-compact-remove")
+
+
+@pytest.mark.parametrize(
+    ("format_", "points"),
+    [
+        ("json", failpoints.NAMES_OF_COMPACTION),
+        ("parquet", OF_MERGING),
+        pytest.param("parquet", failpoints.NAMES_OF_COMPACTION, marks=pytest.mark.matrix),
+    ],
+    ids=["json", "parquet", "parquet-long"],
+)
 def test_kills_around_every_step_show_readers_by_manifest_every_row_once(
-    spark: SparkSession, drivers: Children, tmp_path: Path, format_: str
+    spark: SparkSession, drivers: Children, tmp_path: Path, format_: str, points: tuple[str, ...]
 ) -> None:
     target, stop = tmp_path / "target", tmp_path / "stop"
     sink = epochal.RollingFileSink(str(target), format=format_, bucket_by=["kind"])
     publish_epochs(spark, sink, range(EACH))
     reader = reading(drivers, str(target), stop)
     epochs = EACH
-    for point in failpoints.NAMES_OF_COMPACTION:
+    for point in points:
         publish_epochs(spark, sink, range(epochs, epochs + EACH))
         epochs += EACH
         killed = compact(drivers, str(target), points=f"{point}=kill")
@@ -65,7 +77,7 @@ def test_kills_around_every_step_show_readers_by_manifest_every_row_once(
     last = compact(drivers, str(target))
 
     assert last.ending is Ending.DONE, last.output
-    assert seen(reader, stop)["lists"] > len(failpoints.NAMES_OF_COMPACTION)
+    assert seen(reader, stop)["lists"] > len(points)
     check_by_manifest(target, epochs)
     assert visible_rows(target) == all_rows(epochs)
     assert len(visible_files(target)) == 3
@@ -103,7 +115,9 @@ def test_one_who_slept_while_others_compacted_twice_does_no_harm(
     assert leftovers(target) == []
 
 
-@pytest.mark.parametrize("sinks", ["json", "rolling-rows-json"], ids=["plain", "rolling"])
+@pytest.mark.parametrize(
+    "sinks", [pytest.param("json", marks=pytest.mark.matrix), "rolling-rows-json"], ids=["plain", "rolling"]
+)
 def test_a_stream_goes_on_while_its_files_are_compacted_and_kills_hit_both(
     drivers: Children, world: World, sinks: str
 ) -> None:

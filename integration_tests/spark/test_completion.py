@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 HOUR = TimeBucket("at", "hour")
-CHAIN = (
+CHAIN = ("after-prepared@3", "before-marker@3", "after-marker@2", "before-keep@4", "before-manifest@6")
+LONG_CHAIN = (
     "after-write@3",
     "after-prepared@3",
     "before-marker@3",
@@ -95,12 +96,15 @@ def test_a_bucket_is_marked_when_the_watermark_has_passed_it_and_again_for_late_
     assert visible_rows(world.second) == Counter(row for row in all_rows(8).elements() if row[1] < 6)
 
 
-def test_kills_around_every_step_leave_no_marker_before_its_rows(drivers: Children, world: World) -> None:
+@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+def test_kills_around_every_step_leave_no_marker_before_its_rows(
+    drivers: Children, world: World, chain: tuple[str, ...]
+) -> None:
     def check() -> None:
         check_parts_after_a_kill(world)
         check_markers(world)
 
-    files = killed_at_each(drivers, world, CHAIN, ("--small-journal", "--sinks", "hours"), check, ahead=8)
+    files = killed_at_each(drivers, world, chain, ("--small-journal", "--sinks", "hours"), check, ahead=8)
     apart = set(Counter(planned(world).values()).values()) == {1}
     publish_what_is_open(str(world.checkpoint))
 

@@ -57,7 +57,7 @@ def test_kills_in_the_midst_of_writing_leave_no_files_in_progress_for_ever(drive
     def look() -> None:
         staged.append(len(list(world.first.glob("_epochal/staged/*/*"))))
 
-    chain = ("before-write@2", "after-write@2", "after-write@3", "before-keep@2")
+    chain = ("after-write@2", "before-keep@2")
     files = killed_at_each(drivers, world, chain, ("--sinks", "rolling-rows-parquet,json"), look)
     publish_what_is_open(str(world.checkpoint))
 

@@ -1,12 +1,14 @@
-"""Waiting for an event itself, with a deadline; never for luck."""
+"""Waiting for an event itself, with a deadline; never for luck. And the pauses of those who look all the while."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 DEADLINE = 240.0  # seconds; far more than anything needs on a machine that has nothing else to do
+REST = 2  # times as long as a look
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
@@ -24,3 +26,11 @@ def is_early(start: float, deadline: float = DEADLINE) -> bool:
     """
     spent = time.monotonic() - start
     return spent < deadline or spent < deadline * os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+@contextmanager
+def leisurely() -> Iterator[None]:
+    """Rest for some time after a look, the longer the more it took: those who are looked at need the processors."""
+    began = time.monotonic()
+    yield
+    time.sleep(max(0.01, REST * (time.monotonic() - began)))

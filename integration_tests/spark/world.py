@@ -10,9 +10,10 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+if TYPE_CHECKING:
+    import pyarrow as pa  # drivers import this module and start sooner without it
 
 SCHEMA = "id long, file long, kind string, word string"
 ROWS = 6  # in each file
@@ -81,6 +82,8 @@ def all_rows(files: int) -> Counter[Row]:
 
 def put_source_file(folder: Path, number: int, rows: list[Row]) -> None:
     """Add a file to a source; it appears whole, and younger than those before it."""
+    import pyarrow as pa
+
     ids, files, kinds, words = zip(*rows, strict=True)
     table = pa.table(
         {
@@ -95,6 +98,8 @@ def put_source_file(folder: Path, number: int, rows: list[Row]) -> None:
 
 def put_table(folder: Path, number: int, table: pa.Table) -> None:
     """The same for rows of any kind."""
+    import pyarrow.parquet as pq
+
     folder.mkdir(parents=True, exist_ok=True)
     hidden = folder / f"_making-{number:05d}"
     pq.write_table(table, hidden)
