@@ -8,7 +8,7 @@ rows. Printed besides: how many files each makes, and what an epoch costs that i
 
 With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own with Spark's heap and as many cores. Its
 epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
-as Spark has, or as many as it can make (on HDFS a checkpoint takes longer than the interval); how many there were is
+as Spark has, or as many as it can make (one may take longer than the shortest interval); how many there were is
 told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
 one file and so one task; it keeps one job for all epochs, where Spark plans each; both its writers close a file at each
 checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
@@ -199,8 +199,9 @@ def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Nam
         print(f"epochal's own: {median(bench.ours_ms):.0f} ms an epoch (worst run {max(bench.ours_ms):.0f})")
         if runs:
             checkpoints = [copied.checkpoints for _, copied in runs]
-            least, most = min(checkpoints), max(checkpoints)
-            print(f"Flink's checkpoints: {median(checkpoints):.0f} a run ({least}-{most}), Spark's epochs {shape[0]}")
+            count = f"{median(checkpoints):.0f} a run ({min(checkpoints)}-{max(checkpoints)})"
+            interval = median(interval for interval, _ in runs)
+            print(f"Flink's checkpoints: {count}, asked for every {interval:.0f} ms; Spark's epochs: {shape[0]}")
         print(flush=True)
     found: dict[str, object] = {
         "on": place,
