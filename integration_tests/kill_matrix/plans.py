@@ -83,7 +83,7 @@ def holds(matrix: Matrix, shard: int, of: int, every: int) -> None:
     befores = [(), (Point("after-write", 1),), (Point("after-prepared", 1),)]
     cases = [*(Case(stream, before) for stream in SHORT for before in befores), *map(Case, [*AGED, *LONG])]
     held = ((case, point) for case in cases for point in met(matrix, case, first if case.kills else first_and_last))
-    for case, point in _share(held, shard, of * every):
+    for case, point in _share(_thinned(held, every), shard, of):
         matrix.play(replace(case, holds=(point,)))
 
 
@@ -159,6 +159,15 @@ def _all(hits: Counter[str]) -> list[Point]:
 
 def _none(_: Counter[str]) -> list[Point]:
     return []
+
+
+def _thinned(held: Iterable[tuple[Case, Point]], every: int) -> Iterator[tuple[Case, Point]]:
+    """Every so many of the cases of each failpoint, the first of each among them."""
+    passed: Counter[str] = Counter()
+    for case, point in held:
+        if passed[point.name] % every == 0:
+            yield case, point
+        passed[point.name] += 1
 
 
 def _share(pieces: Iterable[Piece], shard: int, of: int) -> Iterator[Piece]:

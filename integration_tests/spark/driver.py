@@ -164,7 +164,7 @@ def rolling_sinks(paths: Sequence[str], policy: str, formats: str, *, digest: bo
             max_rows_per_file=1 if policy in BY_CLOCK else None,
             options=header if format_ == "csv" else {},
             name=name,
-            digest=digest,
+            digest=digest and format_ != "avro",  # for which there is none
         )
         for path, format_, column, name in zip(
             paths, names, ("kind", "word", "kind"), ("first", "second", "third"), strict=False

@@ -14,6 +14,8 @@ from pathlib import Path
 import pyspark
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+# So that the few seconds of a driver's life have few collections.
+ROOMY = "-Xmn256m -XX:MetaspaceSize=256m"
 CHEAP = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "2",
@@ -43,7 +45,7 @@ def environment(options: str) -> dict[str, str]:
 
 def archived(archive: Path) -> str:
     """The options of a JVM that uses an archive, if it is there."""
-    return f"{QUICK} -Xshare:auto -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    return f"{QUICK} {ROOMY} -Xshare:auto -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def archiving(archive: Path) -> str:

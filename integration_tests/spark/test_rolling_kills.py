@@ -80,7 +80,8 @@ def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
 
     arguments = ("--small-journal", "--sinks", f"rolling-rows-{formats}", "--digest")
     files = killed_at_each(drivers, world, _met_by(formats, CHAIN), arguments, check)
-    check_all_exact(world.checkpoint, sinks=len(formats.split(",")), rows=files * ROWS)  # pieces that are open too
+    of = formats.split(",")  # pieces that are open are looked into as well
+    check_all_exact(world.checkpoint, sinks=len(of), rows=files * ROWS, without_digest=of.count("avro"))
 
     _publish(world)
     check_at_the_end(world, files=files)
