@@ -73,6 +73,10 @@ class Stream:
     def log(self) -> str:
         return self._log.read_text()
 
+    def told(self, what: str) -> str:
+        """The first line of the log that says this."""
+        return next(line for line in self.log().splitlines() if what in line)
+
     def wait(self) -> Ended:
         assert self._driver is not None
         return self._driver.wait()

@@ -23,8 +23,8 @@ def test_safe_mode_in_mid_commit_holds_the_stream_until_it_is_left(stream: Strea
     with safe_mode(mortal_hdfs):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 1: OSError: {stream.remote.uri}/first/" in told(stream, HELD)
-    assert "Name node is in safe mode" in told(stream, HELD)
+    assert f"sink 'first', epoch 1: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
+    assert "Name node is in safe mode" in stream.told(HELD)
     stream.check_resumed()
 
 
@@ -35,7 +35,7 @@ def test_safe_mode_while_an_epoch_is_staged_stops_the_query_and_the_next_start_i
     with safe_mode(mortal_hdfs):
         stream.go_on(until=NOT_STAGED)
 
-    assert "Name node is in safe mode" in told(stream, NOT_STAGED)
+    assert "Name node is in safe mode" in stream.told(NOT_STAGED)
     stream.check_stopped()
 
 
@@ -44,9 +44,9 @@ def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stre
     with quota(mortal_hdfs, "Quota", stream.target):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 0: OSError: {stream.remote.uri}/first/kind=" in told(stream, HELD)
-    assert f"quota (directories and files) of directory {stream.target} is exceeded" in told(stream, HELD)
-    assert "Raise the quota" in told(stream, HELD)
+    assert f"sink 'first', epoch 0: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f"quota (directories and files) of directory {stream.target} is exceeded" in stream.told(HELD)
+    assert "Raise the quota" in stream.told(HELD)
     stream.check_resumed()
 
 
@@ -57,8 +57,8 @@ def test_a_full_space_quota_stops_the_query_and_the_next_start_is_exact(
     with quota(mortal_hdfs, "SpaceQuota", stream.target):
         stream.go_on(until=NOT_STAGED)
 
-    assert f"The DiskSpace quota of {stream.target} is exceeded" in told(stream, NOT_STAGED)
-    assert "Raise the quota" in told(stream, NOT_STAGED)
+    assert f"The DiskSpace quota of {stream.target} is exceeded" in stream.told(NOT_STAGED)
+    assert "Raise the quota" in stream.told(NOT_STAGED)
     stream.check_stopped()
 
 
@@ -69,8 +69,8 @@ def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(strea
     stream.go_on(until=HELD)
     stream.give("eve", stream.target)
 
-    assert f"sink 'first', epoch 0: PermissionError: {stream.remote.uri}/first/kind=" in told(stream, HELD)
-    assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in told(stream, HELD)
+    assert f"sink 'first', epoch 0: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in stream.told(HELD)
     stream.check_resumed()
 
 
@@ -84,8 +84,8 @@ def test_a_right_that_is_missing_while_an_epoch_is_staged_stops_the_query_and_th
     stream.go_on(until=NOT_STAGED)
     stream.give("eve", f"{stream.target}/_epochal/staged/{lineage}")
 
-    assert "Permission denied: user=eve, access=WRITE" in told(stream, NOT_STAGED)
-    assert stream.target in told(stream, NOT_STAGED)
+    assert "Permission denied: user=eve, access=WRITE" in stream.told(NOT_STAGED)
+    assert stream.target in stream.told(NOT_STAGED)
     stream.check_stopped()
 
 
@@ -103,11 +103,6 @@ def test_a_target_that_may_not_be_written_is_told_at_the_start_and_stays_empty(s
     assert found == []
     assert again.ending is Ending.DONE, again.output
     check_at_the_end(stream.remote.look(), files=FILES)
-
-
-def told(stream: Stream, what: str) -> str:
-    """The first line of the log that says this."""
-    return next(line for line in stream.log().splitlines() if what in line)
 
 
 @contextlib.contextmanager

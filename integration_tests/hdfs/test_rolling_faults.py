@@ -70,6 +70,7 @@ def test_processes_killed_while_parts_are_kept_joined_and_merged_leave_the_files
     again = stream.wait()
 
     assert ended.ending is Ending.FAILED, ended.output
+    assert "Connection refused" in stream.told(NOT_STAGED)
     assert again.ending is Ending.DONE, again.output
     world = stream.remote.look()
     check_at_the_end(world, files=6)
