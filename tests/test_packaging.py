@@ -14,11 +14,18 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parent.parent
 
 
+SOURCES = (".py", ".java")  # Java is compiled where it runs
+
+
 def modules_in_repository() -> set[str]:
-    found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "epochal").rglob("*.py")}
+    found = {path.relative_to(ROOT).as_posix() for path in _sources(ROOT / "epochal")}
     for folder in ("txn", "sinks", "spark_plugins"):
-        found |= {"epochal/" + path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")}
+        found |= {"epochal/" + path.relative_to(ROOT).as_posix() for path in _sources(ROOT / folder)}
     return found
+
+
+def _sources(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.suffix in SOURCES]
 
 
 def modules_in_wheel(project: Path, out: Path) -> set[str]:
@@ -26,7 +33,7 @@ def modules_in_wheel(project: Path, out: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert "epochal/py.typed" in names
-    return {name for name in names if name.endswith(".py")}
+    return {name for name in names if name.endswith(SOURCES)}
 
 
 def test_wheel_holds_every_module_of_the_linked_folders(tmp_path: Path) -> None:
