@@ -45,6 +45,7 @@ class Journal:
         self._files = files
         self._clock = clock
         self._seen: dict[str, Record] = {}
+        self._made: dict[str, bytes] = {}  # by us, and not seen in a listing yet: these need not be read
         self._view = fold(())
 
     def now(self) -> str:
@@ -70,6 +71,7 @@ class Journal:
             if self._is_torn(names):
                 continue
             self._seen, self._view = records, view
+            self._made.clear()  # what was folded away before it was seen is of no use either
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
 
@@ -184,7 +186,12 @@ class Journal:
         return [n for n in self._files.names(self.path) if n.startswith("s")] != [n for n in names if n.startswith("s")]
 
     def _create(self, record: Record, *, durable: bool = True) -> bool:
-        return self._files.create(join(self.path, record.name), encode(record), durable=durable)
+        data = encode(record)
+        created = self._files.create(join(self.path, record.name), data, durable=durable)
+        # A start is read back all the same: that it is ours tells that nobody has replaced the journal.
+        if created and not isinstance(record, GenerationStarted):
+            self._made[record.name] = data
+        return created
 
     def _records(self, names: list[str]) -> dict[str, Record] | None:
         """The records of these names, or None if one was folded away between listing and reading."""
@@ -194,7 +201,7 @@ class Journal:
             if record is None:
                 path = join(self.path, name)
                 try:
-                    record = decode(path, name, self._files.read(path))
+                    record = decode(path, name, self._made.get(name) or self._files.read(path))
                 except FileNotFoundError:
                     return None
                 except IsADirectoryError:
