@@ -19,7 +19,6 @@ from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from xdist.scheduler import Scheduling
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -28,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByServer(config, log) if config.getoption("dist") == "loadscope" else None
 
 

@@ -36,7 +36,7 @@ def rank_of(test: str) -> int:
     return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
 
 
-class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """As ``--dist loadscope``, with scopes that are larger where a server is shared."""
 
     def _split_scope(self, nodeid: str) -> str:
