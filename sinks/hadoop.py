@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -25,10 +26,9 @@ class HadoopFiles:
     """One Hadoop file system, as Spark's JVM reaches it. Each operation is one call there (`HadoopCalls.java`)."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._calls: Any = java_code.new(spark, "epochal.sinks", "HadoopCalls")
-        self._calls.use(self._conf)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         for _ in range(3):
@@ -114,6 +114,13 @@ class HadoopFiles:
                 filesystems.check(real, answered_for)
                 filesystems.check_azure(real, lambda capability: bool(system.hasPathCapability(place, capability)))
         return full
+
+    @cached_property
+    def _calls(self) -> Any:
+        """Made when first needed: most paths are only qualified here, and turn out to be local."""
+        calls = java_code.new(self._spark, "epochal.sinks", "HadoopCalls")
+        calls.use(self._conf)
+        return calls
 
     def _entries(self, path: str, *, below: bool) -> Iterator[Entry]:
         with python_errors(path):

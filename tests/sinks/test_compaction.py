@@ -213,7 +213,7 @@ def test_csv_is_refused_where_a_row_could_be_taken_for_a_header(
 @pytest.mark.parametrize(
     ("ending", "header", "data", "reason"),
     [
-        (".csv.gz", True, gzip.compress(b"id\n1\n"), "compressed, with a header"),
+        (".csv.gz", True, gzip.compress(b"id\n1\n", mtime=0), "compressed, with a header"),
         (".csv", True, b"no line end", "does not end with its first line"),
         (".csv", True, b'"a\nb",c\n1,2\n', "does not end with its first line"),
         (".json", None, '{"a":1}\n'.encode("utf-16"), "byte order mark"),
