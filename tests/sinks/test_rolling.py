@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from epochal import Rolling, RollingFileSink
 from epochal.sinks.files import kept
 from epochal.sinks.files.kept import Kept
-from epochal.sinks.files.rolling import NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
 from epochal.txn.errors import JournalCorrupt, OptionError
 
 SHAPE = "json 0123456789abcdef"
@@ -60,6 +60,15 @@ def test_whichever_limit_comes_first_closes() -> None:
 
     assert due([[piece(0, at=100), piece(1, at=105)]], policy) == 115
     assert due([[piece(0, at=100), piece(1, at=3_695)]], policy) == 3_700
+
+
+def test_how_pieces_become_one_file_is_no_limit() -> None:
+    assert Rolling(max_rows=5).merge_limit == MERGE_BELOW
+    assert Rolling(max_rows=5, merge_below="4 MB").merge_limit == 4 * 1024 * 1024
+    with pytest.raises(OptionError, match="give a limit, or a part would never appear"):
+        Rolling(merge_below="4 MB")
+    with pytest.raises(OptionError, match="merge_below='much': a number of bytes above 0"):
+        Rolling(max_rows=5, merge_below="much")
 
 
 def test_buckets_close_each_for_itself() -> None:

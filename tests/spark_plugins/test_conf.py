@@ -35,7 +35,7 @@ def test_every_sink_that_is_named_takes_part() -> None:
 
 
 def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> None:
-    limits = {"max_bytes": "64 MB", "max_rows": "1000", "max_age": "5 min", "inactivity": "90 s"}
+    limits = {"max_bytes": "64 MB", "max_rows": "1000", "max_age": "5 min", "inactivity": "90 s", "merge_below": "4 MB"}
     rolling = {f"spark.epochal.orders.copy.rolling.{name}": value for name, value in limits.items()}
 
     sink = writer_from_settings(GOOD | rolling, "orders").sinks[1]

@@ -225,3 +225,29 @@ def test_a_committed_epoch_without_a_record_is_an_error() -> None:
 
     with pytest.raises(JournalLost, match="epoch 0"):
         next_step(journal.read(), 0, "offsets")
+
+
+def test_records_of_our_own_are_not_read_back_but_a_start_is() -> None:
+    files = CountingFiles()
+    journal = Journal(files, "journal")
+    journal.claim(GenerationStarted(1, "query", base=0))
+    journal.read()
+    journal.prepare(Prepared(0, 1, "offsets", {"sink": {}}))
+    journal.decide(0, 1)
+    journal.finish(0, 1)
+    view = journal.read()
+
+    assert files.reads == ["journal/g000001.json"]
+    assert view == Journal(files, "journal").read()
+
+
+class CountingFiles(MemoryFiles):
+    """Notes what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.reads.append(path)
+        return super().read(path)
