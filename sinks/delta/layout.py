@@ -17,17 +17,16 @@ DELETE. Names hold nothing random and nothing of the data: partition values are 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from epochal.sinks.enrolment import safe_name
+from epochal.sinks.spark_names import ending_of_written
 from epochal.txn.files import join
 from epochal.txn.model import Attempt
 
 HOME = "_epochal"
 DATA = "data"
 LOG = "_delta_log"
-_SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ class Layout:
 
 def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
     """A data file's name in the table's folder; the ending comes from what Spark wrote."""
-    found = _SUFFIX.search(staged_name)
-    ending = found[1] if found else ".parquet"
+    ending = ending_of_written(staged_name) or ".parquet"
     lineage = safe_name(attempt.lineage)
     return f"part-{attempt.epoch:012d}-{part:05d}-{lineage}-{attempt.generation:06d}{ending}"

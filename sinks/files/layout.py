@@ -25,6 +25,7 @@ import re
 from dataclasses import dataclass
 
 from epochal.sinks.enrolment import safe_name
+from epochal.sinks.spark_names import ending_of_written
 from epochal.txn.files import join
 from epochal.txn.model import Attempt, lineage_tag
 
@@ -36,7 +37,6 @@ JOINED = "joined"
 HEADER = "header"
 OPEN = "open"
 _ENDING = re.compile(r"part-\d{12}[^-/]*-\d{5,}-[^./]*(\.[A-Za-z0-9.]+)")
-_SUFFIX = re.compile(r"[.-]c\d{3,}(\.[A-Za-z0-9.]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,8 @@ def part_name(attempt: Attempt, part: int, staged_name: str) -> str:
     >>> part_name(Attempt("1f0c9a2e-77", 42, 3), 7, "part-00001-5a-c000.snappy.parquet")
     'part-000000000042-00007-1f0c9a2e.snappy.parquet'
     """
-    found = _SUFFIX.search(staged_name)
     maker = f"{attempt.epoch:012d}" + (f".{attempt.generation}.{attempt.roll}" if attempt.roll else "")
-    return f"part-{maker}-{part:05d}-{lineage_tag(attempt.lineage)}{found.group(1) if found else ''}"
+    return f"part-{maker}-{part:05d}-{lineage_tag(attempt.lineage)}{ending_of_written(staged_name) or ''}"
 
 
 def joined_name(number: int, file: int, lineage: str, epoch: int, ending: str) -> str:
