@@ -1,6 +1,7 @@
 package epochal;
 
 import java.io.FileNotFoundException;
+import java.io.IOException;
 import java.net.URI;
 import java.util.HashMap;
 import java.util.Map;
@@ -40,14 +41,14 @@ public final class HadoopCalls {
     public Boolean create(String path, String prefix, byte[] data, boolean durable) throws Exception {
         Path place = new Path(path);
         FileSystem system = system(place);
-        if (system.exists(place)) {
-            return Boolean.FALSE;
-        }
         Path temporary = new Path(place.getParent(), prefix + place.getName() + "-" + UUID.randomUUID());
-        FSDataOutputStream stream = system.create(temporary, false);
+        boolean syncs = durable && !(system instanceof DistributedFileSystem);
+        FSDataOutputStream stream = durable && !syncs
+                ? onDisk((DistributedFileSystem) system, temporary)
+                : system.create(temporary, false);
         try {
             stream.write(data);
-            if (durable) {
+            if (syncs) {
                 stream.hsync();
             }
         } finally {
@@ -55,13 +56,26 @@ public final class HadoopCalls {
         }
         try {
             rename(temporary, place);
-        } catch (FileAlreadyExistsException taken) {
-            system.delete(temporary, false);
-            return Boolean.FALSE;
         } catch (FileNotFoundException swept) {
             return null;
+        } catch (IOException refused) {
+            boolean taken = refused instanceof FileAlreadyExistsException || system.exists(place);
+            system.delete(temporary, false);
+            if (taken) {
+                return Boolean.FALSE;
+            }
+            throw refused;
         }
         return Boolean.TRUE;
+    }
+
+    /** A file that its DataNodes bring to their disks when it is closed: hsync would ask them, and the NameNode, before. */
+    private static FSDataOutputStream onDisk(DistributedFileSystem system, Path path) throws Exception {
+        DistributedFileSystem.HdfsDataOutputStreamBuilder builder = system.createFile(path);
+        builder.recursive();
+        builder.overwrite(false);
+        builder.syncBlock();
+        return builder.build();
     }
 
     public byte[] read(String path) throws Exception {
@@ -186,7 +200,7 @@ public final class HadoopCalls {
 
     /**
      * HDFS by a client of our own, one for each cluster. Who closes a file before the DataNode has told of its block
-     * waits, 400 ms at first unless set otherwise, which a small file always does. Ours begins with 2 ms, and gives up
+     * waits, 400 ms at first unless set otherwise, which a small file always does. Ours begins with 1 ms, and gives up
      * no sooner.
      */
     private static synchronized FileSystem impatient(URI uri, Configuration conf) throws Exception {
@@ -194,8 +208,8 @@ public final class HadoopCalls {
         FileSystem found = (FileSystem) CLUSTERS.get(key);
         if (found == null) {
             Configuration ours = new Configuration(conf);
-            ours.setInt(DELAY, Math.min(conf.getInt(DELAY, 400), 2));
-            ours.setInt(TRIES, Math.max(conf.getInt(TRIES, 5), 13)); // each waits twice as long: 16 s in all
+            ours.setInt(DELAY, Math.min(conf.getInt(DELAY, 400), 1));
+            ours.setInt(TRIES, Math.max(conf.getInt(TRIES, 5), 14)); // each waits twice as long: 16 s in all
             found = FileSystem.newInstance(uri, ours);
             CLUSTERS.put(key, found);
         }

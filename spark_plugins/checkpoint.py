@@ -21,6 +21,7 @@ class SparkCheckpoint:
         self._files = files
         self.path = path
         self._highest = -1
+        self._planned: tuple[int, bytes] = (-1, b"")  # offsets/N as it was asked for last
 
     def query_id(self) -> str:
         """The id that Spark gave the query; the same for as long as the checkpoint lives."""
@@ -50,14 +51,16 @@ class SparkCheckpoint:
             data = self._files.read(join(self.path, "offsets", str(epoch)))
         except FileNotFoundError:
             return None
+        self._planned = epoch, data
         return hashlib.sha256(_without_plan(data)).hexdigest()
 
     def watermark(self, epoch: int) -> float | None:
         """The query's watermark in offsets/N; None for 0, which Spark writes until it has seen a row's time."""
+        if self._planned[0] != epoch and self.offsets(epoch) is None:
+            return None
         try:
-            plan = self._files.read(join(self.path, "offsets", str(epoch))).split(b"\n")[1]
-            found = json.loads(plan)["batchWatermarkMs"]
-        except (FileNotFoundError, IndexError, ValueError, KeyError, TypeError):
+            found = json.loads(self._planned[1].split(b"\n")[1])["batchWatermarkMs"]
+        except (IndexError, ValueError, KeyError, TypeError):
             return None
         return found / 1000 if isinstance(found, int) and found > 0 else None
 

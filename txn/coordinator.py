@@ -144,9 +144,10 @@ class Coordinator(Generic[Rows]):
         self._settle(self._journal, self.lineage)
 
     def _settle(self, journal: Journal, lineage: str) -> None:
+        # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record. And once:
+        # what Spark adds meanwhile wakes us again.
+        committed = self._checkpoint.committed()
         while True:
-            # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record.
-            committed = self._checkpoint.committed()
             view = journal.read()
             if view.latest is not None and view.latest.closed:
                 committed = NO_EPOCH  # of another incarnation, which answers for all that is not decided here
@@ -159,6 +160,11 @@ class Coordinator(Generic[Rows]):
                 journal.decide(step.epoch, step.generation)
             else:
                 self._finish(journal, lineage, view, step)
+
+    def is_settled_below(self, epoch: int) -> bool:
+        """Whether all earlier epochs were seen done, and no roll is left to be shown. Asks nobody: False if unsure."""
+        view = self._journal.view
+        return view.done_through >= epoch - 1 and not view.to_carry_out()
 
     def pending_below(self, epoch: int) -> int:
         """How many earlier epochs are decided and not done."""

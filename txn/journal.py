@@ -48,6 +48,11 @@ class Journal:
         self._made: dict[str, bytes] = {}  # by us, and not seen in a listing yet: these need not be read
         self._view = fold(())
 
+    @property
+    def view(self) -> View:
+        """What the journal said when it was last read."""
+        return self._view
+
     def now(self) -> str:
         """The time as records carry it, for people only: no decision reads it."""
         return datetime.datetime.fromtimestamp(self._clock(), datetime.UTC).isoformat(timespec="milliseconds")

@@ -123,6 +123,8 @@ class Settler(Generic[Rows]):
 
     def _hold(self, epoch: int) -> None:
         """Wait until so few earlier epochs are pending that one more is allowed."""
+        if self.coordinator.is_settled_below(epoch):
+            return  # by the background thread, while Spark planned
         failures = 0
         while True:
             failed = self._try()
@@ -160,21 +162,15 @@ class Settler(Generic[Rows]):
 
     def _roll(self) -> CommitFailed | OSError | None:
         """Close what is due between epochs; the failure, if it is one that waiting may cure."""
-        if not self._is_due():
-            return None
         with self._lock:
             try:
-                while self._is_due() and self.coordinator.roll():
+                while self.coordinator.roll() and self._until_due() == 0.0:
                     pass  # each roll closes all that is due by now
             except (CommitFailed, OSError) as failed:
                 self._log_held(failed)
                 return failed
             self._log_resumed()
             return None
-
-    def _is_due(self) -> bool:
-        pause = self._until_due()
-        return pause is not None and pause <= 0
 
     def _until_due(self) -> float | None:
         """The seconds until something wants to be closed; None if nothing does."""
@@ -197,8 +193,11 @@ class Settler(Generic[Rows]):
             if self._stopping.is_set():
                 return
             try:
-                failed = self._try() or self._roll()
-                pause = self._until_due()
+                failed = self._try()
+                pause = self._until_due() if failed is None else None
+                if pause == 0.0:
+                    failed = self._roll()
+                    pause = self._until_due()
                 # Due and not closed: an epoch is under way. Its end wakes us; until then this must not spin.
                 failures = failures + 1 if failed is not None or pause == 0.0 else 0
             except EpochalError as fault:

@@ -1,7 +1,14 @@
 package epochal;
 
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.orc.OrcFile;
@@ -16,6 +23,8 @@ import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.FileMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.parquet.hadoop.util.HadoopOutputFile;
+import org.apache.parquet.io.DelegatingSeekableInputStream;
+import org.apache.parquet.io.InputFile;
 import org.apache.parquet.io.SeekableInputStream;
 import org.apache.parquet.schema.MessageType;
 
@@ -27,6 +36,8 @@ import org.apache.parquet.schema.MessageType;
  */
 public final class ColumnarCalls {
     private static final long NOT_ALIKE = -1;
+    private static final long HELD_AT_MOST = 16 << 20; // what is larger is read as it is needed
+    private static final int AHEAD = 3; // pieces that are read while others are copied
     private Configuration conf;
     private ParquetReadOptions options; // made once: to make them takes longer than to read a footer
 
@@ -75,9 +86,10 @@ public final class ColumnarCalls {
     private boolean joinParquet(Path whole, String[] pieces) throws Exception {
         FileMetaData first = null;
         ParquetFileWriter writer = null;
+        ReadAhead ahead = new ReadAhead(pieces, conf);
         try {
             for (int i = 0; i < pieces.length; i++) {
-                HadoopInputFile piece = HadoopInputFile.fromPath(new Path(pieces[i]), conf);
+                InputFile piece = ahead.next();
                 ParquetFileReader reader = ParquetFileReader.open(piece, options);
                 try {
                     FileMetaData found = reader.getFileMetaData();
@@ -103,6 +115,7 @@ public final class ColumnarCalls {
             writer.end(first.getKeyValueMetaData());
             return true;
         } finally {
+            ahead.close();
             if (writer != null) {
                 writer.close();
             }
@@ -115,7 +128,7 @@ public final class ColumnarCalls {
     }
 
     /** Column by column, because whole row groups would come without their indexes and Bloom filters. */
-    private void append(ParquetFileWriter writer, MessageType schema, HadoopInputFile piece, ParquetFileReader reader)
+    private void append(ParquetFileWriter writer, MessageType schema, InputFile piece, ParquetFileReader reader)
             throws Exception {
         SeekableInputStream stream = piece.newStream();
         try {
@@ -148,5 +161,112 @@ public final class ColumnarCalls {
         }
         List joined = OrcFile.mergeFiles(whole, OrcFile.writerOptions(conf).overwrite(true), paths);
         return joined.size() == pieces.length;
+    }
+
+    /** Files one after the other, of which the next ones are being read. On HDFS each place that is read by itself costs. */
+    static final class ReadAhead {
+        final String[] names;
+        final Configuration conf;
+        final Future[] found;
+        final ExecutorService threads = Executors.newFixedThreadPool(AHEAD);
+        int asked = 0;
+        int given = 0;
+
+        ReadAhead(String[] names, Configuration conf) {
+            this.names = names;
+            this.conf = conf;
+            this.found = new Future[names.length];
+        }
+
+        InputFile next() throws Exception {
+            while (asked < names.length && asked <= given + AHEAD) {
+                found[asked] = threads.submit((Callable) new Held(names[asked], conf));
+                asked++;
+            }
+            Future file = found[given];
+            found[given] = null; // its bytes go when the caller is done with them
+            given++;
+            try {
+                return (InputFile) file.get();
+            } catch (ExecutionException failed) {
+                throw failed.getCause() instanceof Exception ? (Exception) failed.getCause() : failed;
+            }
+        }
+
+        void close() {
+            threads.shutdownNow();
+        }
+    }
+
+    /** A file that was read as a whole, unless it is large. */
+    static final class Held implements Callable, InputFile {
+        final String name;
+        final Configuration conf;
+        byte[] bytes;
+
+        Held(String name, Configuration conf) {
+            this.name = name;
+            this.conf = conf;
+        }
+
+        public Object call() throws Exception {
+            HadoopInputFile file = HadoopInputFile.fromPath(new Path(name), conf);
+            if (file.getLength() > HELD_AT_MOST) {
+                return file;
+            }
+            bytes = new byte[(int) file.getLength()];
+            SeekableInputStream stream = file.newStream();
+            try {
+                stream.readFully(bytes);
+            } finally {
+                stream.close();
+            }
+            return this;
+        }
+
+        public long getLength() {
+            return bytes.length;
+        }
+
+        public SeekableInputStream newStream() {
+            return new HeldStream(new Bytes(bytes));
+        }
+
+        public String toString() {
+            return name; // in the message if it is no Parquet file
+        }
+    }
+
+    /** An array whose place can be chosen. */
+    static final class Bytes extends ByteArrayInputStream {
+        Bytes(byte[] bytes) {
+            super(bytes);
+        }
+
+        long place() {
+            return pos;
+        }
+
+        void move(long place) {
+            pos = (int) place;
+        }
+    }
+
+    /** The same, as Parquet's code reads it. */
+    static final class HeldStream extends DelegatingSeekableInputStream {
+        final Bytes bytes;
+
+        HeldStream(Bytes bytes) {
+            super(bytes);
+            this.bytes = bytes;
+        }
+
+        public long getPos() {
+            return bytes.place();
+        }
+
+        public void seek(long place) throws IOException {
+            bytes.move(place);
+        }
     }
 }

@@ -62,7 +62,8 @@ class Closer:
         for piece in (piece for part in plan.closed for piece in part):
             self._names[piece] = f"{DATA}/{piece.name}" if piece in fresh else f"{_folder(piece)}/{piece.name}"
         self._check_lengths(fresh)
-        in_place = bool(plan.closed) and self.files.joins_in_place(self.layout.target)
+        by_bytes = any(joining.format_of(part[0].shape) in joining.BY_BYTES for part in plan.closed)
+        in_place = by_bytes and self.files.joins_in_place(self.layout.target)
         for number, part in enumerate(plan.closed):
             self._close(number, part, spark, in_place=in_place)
         for number, (shape, parts) in enumerate(self._to_merge.items()):

@@ -20,6 +20,31 @@ RECENT = 50
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What an audit will ask about an epoch's rows; a roll has none."""
+
+    rows: int = 0
+    offsets: str = ""
+    digest: str | None = None
+    header: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        return {"rows": self.rows, "offsets": self.offsets, "digest": self.digest, "header": self.header}
+
+    @staticmethod
+    def from_json(value: Json) -> Told:
+        match value:
+            case {
+                "rows": int(rows),
+                "offsets": str(offsets),
+                "digest": str() | None as digest,
+                "header": str() | None as header,
+            }:
+                return Told(rows, offsets, digest, header)
+        raise JournalCorrupt(f"a handle's words for the manifest are not what epochal writes: {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedEpoch:
     """One epoch of a target: its rows, and its files relative to the target with their lengths.
 

@@ -1,6 +1,7 @@
 """The second phase of rolling files: what was staged gets its name where readers look.
 
-One strict rename a file, then the markers, then the manifest; each step may find that an earlier try has done it, and
+One strict rename a file, then the markers, then the manifest's entry, which is made here of what the handle says: a
+small file less while the epoch is staged, when Spark waits. Each step may find that an earlier try has done it, and
 accepts that only if the length is the recorded one. If a file is neither staged nor published, rows are gone: that
 stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and
 a compaction or a retention job has taken the file away since.
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from epochal.sinks.files.layout import DATA, JOINED, Layout
-from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.manifest import PublishedEpoch, Told
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost
 from epochal.txn.files import JoiningFiles, join
@@ -22,7 +23,6 @@ from epochal.txn.model import Attempt, Json, Outcome
 log = logging.getLogger("epochal")
 
 Move = tuple[str, str, int]  # what is staged, what it will be called, its length
-NO_MANIFEST: Move = ("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +41,44 @@ class Join:
 class Work:
     """What a handle says."""
 
-    manifest: Move
+    told: Told
     files: tuple[Move, ...] = ()
     joins: tuple[Join, ...] = ()
     markers: tuple[Move, ...] = ()
     keeps: bool = False  # pieces of parts that stay open
     spent: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
 
+    def entry(self, attempt: Attempt) -> PublishedEpoch:
+        """What the manifest will say of it."""
+        shown = [(target, length) for _, target, length in self.files]
+        shown += [(one.target, one.length) for one in self.joins]
+        return PublishedEpoch(
+            lineage=attempt.lineage,
+            epoch=attempt.epoch,
+            generation=attempt.generation,
+            offsets=self.told.offsets,
+            rows=self.told.rows,
+            files=tuple(shown),
+            roll=attempt.roll,
+            digest=self.told.digest,
+            header=self.told.header,
+        )
+
     def to_json(self) -> dict[str, Json]:
         return {
+            "told": self.told.to_json(),
             "files": [[*move] for move in self.files],
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
             "markers": [[*move] for move in self.markers],
-            "manifest": [*self.manifest],
             "keeps": self.keeps,
             "spent": [*self.spent],
         }
 
     @staticmethod
     def from_json(body: Mapping[str, Json]) -> Work:
-        (entry,) = _moves([body["manifest"]])
         joins = [(sources, target) for sources, target in _lists(body["joins"], 2)]
         return Work(
-            manifest=entry,
+            told=Told.from_json(body["told"]),
             files=_moves(body["files"]),
             joins=tuple(Join(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
             markers=_moves(body["markers"]),
@@ -85,19 +100,22 @@ class Publisher:
     def publish(self, work: Work) -> Outcome:
         """Show it, once."""
         files, layout = self.files, self.layout
-        known = files.length(join(layout.target, work.manifest[1])) is not None
+        known = files.length(self._manifest) is not None
         if known:
-            self._check_same(work.manifest[1])
+            self._check_same()
         else:
             for number, one in enumerate(work.joins):
-                self._join(number, one, work)
+                self._join(number, one)
             for step, moves in (("rename", work.files), ("marker", work.markers)):
                 for move in moves:
-                    self._publish(move, step, work)
+                    self._publish(move, step)
             if work.keeps:
-                self._keep(join(layout.target, work.manifest[1]))
+                self._keep()
             # Last: who finds the manifest knows that all of the above has happened.
-            self._publish(work.manifest, "manifest", work)
+            failpoints.hit("before-manifest")
+            if not files.create(self._manifest, work.entry(self.attempt).encode(), durable=False):  # as DONE
+                self._check_same()
+            failpoints.hit("after-manifest")
         failpoints.hit("before-cleanup")
         for name in work.spent:
             files.delete(layout.source(self.attempt, name))
@@ -105,16 +123,20 @@ class Publisher:
         failpoints.hit("after-cleanup")
         return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
 
-    def _publish(self, move: Move, step: str, work: Work) -> None:
+    @property
+    def _manifest(self) -> str:
+        return join(self.layout.target, self.layout.manifest_name(self.attempt))
+
+    def _publish(self, move: Move, step: str) -> None:
         source, target = self.layout.source(self.attempt, move[0]), self._target(move[1])
         failpoints.hit(f"before-{step}")
         try:
             self.files.rename(source, target)
         except (FileNotFoundError, FileExistsError):
-            self._check_published(source, target, move[2], work, marker=step == "marker")
+            self._check_published(source, target, move[2], marker=step == "marker")
         failpoints.hit(f"after-{step}")
 
-    def _join(self, number: int, one: Join, work: Work) -> None:
+    def _join(self, number: int, one: Join) -> None:
         """Bring the pieces together, since HDFS joins only neighbours, add them to the first, and show that.
 
         Wherever a crash stops this, each piece is where it was, among its neighbours, or in the first of them.
@@ -138,7 +160,7 @@ class Publisher:
                 f"sink {self.sink!r}: {whole} should be joined to {one.length} bytes and has {found}: pieces of it "
                 "were removed or changed by another program. Their epochs are decided; put them back from a copy"
             )
-        self._publish((first, one.target, one.length), "rename", work)
+        self._publish((first, one.target, one.length), "rename")
 
     def _gather(self, place: str, name: str) -> str:
         path = self.layout.source(self.attempt, place)
@@ -148,7 +170,7 @@ class Publisher:
             log.debug("%s: brought here before", path)  # or lost: then what is joined will lack it
         return path
 
-    def _keep(self, manifest: str) -> None:
+    def _keep(self) -> None:
         """What stays open goes where no abort looks, all at once.
 
         It may be gone from there too: another process has finished this epoch, and a later one has closed the parts.
@@ -160,7 +182,7 @@ class Publisher:
         try:
             self.files.move_folder(source, target)
         except (FileNotFoundError, FileExistsError):
-            if not self.files.names(target) and self.files.length(manifest) is None:
+            if not self.files.names(target) and self.files.length(self._manifest) is None:
                 raise DataLost(
                     f"sink {self.sink!r}: the rows of epoch {self.attempt.epoch} that belong to open parts are neither "
                     f"in {source} nor in {target}: another program has removed them"
@@ -175,9 +197,8 @@ class Publisher:
             self._folders.add(folder)
         return target
 
-    def _check_same(self, name: str) -> None:
-        path = join(self.layout.target, name)
-        found = PublishedEpoch.decode(path, self.files.read(path))
+    def _check_same(self) -> None:
+        found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
         if found.generation != self.attempt.generation:
             raise DataLost(
                 f"sink {self.sink!r}: epoch {self.attempt.epoch} is in the manifest from generation "
@@ -185,12 +206,12 @@ class Publisher:
                 "lineage"
             )
 
-    def _check_published(self, source: str, target: str, length: int, work: Work, *, marker: bool) -> None:
+    def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
         """An earlier try may have done it; anything else at that name is a fault that stops the query."""
         found = self.files.length(target)
         if found == length and (marker or self.files.length(source) is None):
             return
-        if found is None and self.files.length(join(self.layout.target, work.manifest[1])) is not None:
+        if found is None and self.files.length(self._manifest) is not None:
             return
         if found is None:
             raise DataLost(

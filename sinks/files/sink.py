@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks import enrolment
 from epochal.sinks.files import completion, joining, kept, manifest, rolling
-from epochal.sinks.files.announcing import Announcer, Told
+from epochal.sinks.files.announcing import Announcer
 from epochal.sinks.files.auditing import Auditor
 from epochal.sinks.files.buckets import AnyBucket
 from epochal.sinks.files.closing import Closer
@@ -25,7 +25,8 @@ from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.kept import Kept
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.options import checked_options
-from epochal.sinks.files.publishing import NO_MANIFEST, Move, Publisher, Work
+from epochal.sinks.files.manifest import Told
+from epochal.sinks.files.publishing import Move, Publisher, Work
 from epochal.sinks.files.rolling import Piece, Plan, Rolling
 from epochal.sinks.files.writing import Writing
 from epochal.sinks.hadoop import resolve, session_for
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("epochal")
 
-HANDLE_VERSION = 2
+HANDLE_VERSION = 3
 
 
 class RollingFileSink:
@@ -144,8 +145,8 @@ class RollingFileSink:
             for bucket, entry in written.files:
                 target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
                 moves.append((f"{DATA}/{entry.name}", target, entry.length))
-            work = Work(NO_MANIFEST, files=tuple(moves))
-            return self._staged(attempt, work, Kept(self._place()[1].target), marks, clock, told)
+            work = Work(told, files=tuple(moves))
+            return self._staged(attempt, work, Kept(self._place()[1].target), marks, clock)
         fresh = self._writing.pieces(rows.sparkSession, attempt, written, clock)
         if policy is None:  # as ever, a file for each that was written; and what is still open is closed
             plan = rolling.plan(self._kept.pieces, None, clock)
@@ -220,7 +221,8 @@ class RollingFileSink:
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout = self._place()
-        enrolment.sweep(files, layout.lineages)
+        for folder in (layout.lineages, layout.manifest(lineage)):
+            enrolment.sweep(files, folder)
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
@@ -243,21 +245,21 @@ class RollingFileSink:
             closer.merge_below = self._options.rolling.merge_limit
         closed = closer.close(plan, fresh, spark)
         work = Work(
-            NO_MANIFEST,
+            told,
             files=closed.moves,
             joins=closed.joins,
             keeps=any(piece in fresh for piece in plan.open),
             spent=closed.spent,
         )
-        return self._staged(attempt, work, after, marks, clock, told)
+        return self._staged(attempt, work, after, marks, clock)
 
-    def _staged(self, attempt: Attempt, work: Work, after: Kept, marks: Marks, clock: float, told: Told) -> Staged:
+    def _staged(self, attempt: Attempt, work: Work, after: Kept, marks: Marks, clock: float) -> Staged:
         files, layout = self._place()
-        whole = Announcer(files, layout, attempt, self._options.marker).announce(work, marks, told)
+        whole = Announcer(files, layout, attempt, self._options.marker).announce(work, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         now = kept.encode(replace(after, awaited=marks.awaited))
         changes = kept.changes(self._recalled, now)
-        return Staged(Handle(HANDLE_VERSION, body), told.rows, changes=changes, digest=told.digest)
+        return Staged(Handle(HANDLE_VERSION, body), work.told.rows, changes=changes, digest=work.told.digest)
 
     def _awaits(self, what: str) -> bool:
         return isinstance(self._options.marker, Complete) and self._options.marker.by == what

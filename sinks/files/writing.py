@@ -32,6 +32,7 @@ log = logging.getLogger("epochal")
 
 LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several, and a policy counts lines of these
 FEW = 100  # footers that the driver reads itself
+SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Written:
 
     files: Sequence[tuple[str, Entry]]  # each with the folder of its bucket below the target; none without rows
     rows: int
+    counts: Sequence[int] | None  # the rows of each file, if their footers were read
     shape: str  # of all the files; empty where nothing is joined
     digest: str | None
     header: str | None  # the line that the files begin with, where an audit has to take it out
@@ -58,6 +60,7 @@ class Writing:
         self.headers: dict[str, bytes] = {}
         self.schemas: dict[str, StructType] = {}
         self._audit_headers: dict[str, str] = {}  # by schema
+        self._few_files = False  # in the last epoch, so that the driver can read the footers of the next one too
 
     def write(self, attempt: Attempt, rows: DataFrame) -> Written:
         """Let Spark write the staged files, and see that they are there."""
@@ -67,7 +70,8 @@ class Writing:
         counted, shape, header = self._save(rows, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
-        count = self._count(rows.sparkSession, folder, found, counted.rows if counted is not None else None)
+        footer_counts = self._read_footers(rows.sparkSession, folder, found, counted)
+        count = self._count(found, counted, footer_counts)
         if count is None:
             raise Refused(
                 f"sink {self._options.name!r}: the rows of epoch {attempt.epoch} that Spark wrote to {home} are not "
@@ -75,10 +79,11 @@ class Writing:
                 "epoch was published"
             )
         if count == 0:
-            found = []  # Spark writes a file for an empty frame too
+            found, footer_counts = [], None  # Spark writes a file for an empty frame too
+        self._few_files = len(found) <= FEW
         self._files.sync_all([join(folder, entry.name) for _, entry in found])
         digest = counted.digest if counted is not None and self._options.digest else None
-        return Written(found, count, shape, digest, header)
+        return Written(found, count, footer_counts, shape, digest, header)
 
     def pieces(self, spark: SparkSession, attempt: Attempt, written: Written, clock: float) -> list[Piece]:
         """What was written as pieces of parts, with their rows where the rolling policy or a check asks for them."""
@@ -86,8 +91,8 @@ class Writing:
         paths = [join(folder, entry.name) for _, entry in written.files]
         counts: Sequence[int | None] = [None] * len(paths)
         policy = self._options.rolling
-        if self._options.format == "parquet" and is_local(folder):
-            counts = footers.rows_of(spark, paths)
+        if written.counts is not None:
+            counts = written.counts
         elif policy is not None and policy.max_rows is not None:
             counts = self._rows_of_each(spark, paths, written.rows)
         return [
@@ -101,6 +106,10 @@ class Writing:
         format_ = self._options.format
         if len(paths) == 1 and format_ not in LINES_ARE_NOT_ROWS:
             return [all_rows]
+        return self._rows_by_footers(spark, paths)
+
+    def _rows_by_footers(self, spark: SparkSession, paths: Sequence[str]) -> list[int]:
+        format_ = self._options.format
         if format_ in columnar.FORMATS and len(paths) <= FEW:
             try:
                 return columnar.Columnar(spark).rows(format_, paths)
@@ -111,6 +120,7 @@ class Writing:
     def writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
         """Spark's writer with this sink's options; for pieces and for what they are merged into."""
         writer = frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options.writer)
+        writer = writer.option(SUCCESS_FILES, "false")  # nobody looks for them here
         if self._options.compression:
             writer = writer.option("compression", self._options.compression)
         if self._options.rolling is not None and format_ == "csv":
@@ -131,8 +141,7 @@ class Writing:
             frame = rows.withColumns(extra) if extra else rows
             if options.drop_bucket_columns and options.buckets:
                 frame = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
-            by_footers = options.format == "parquet" and footers.tell_all(rows.sparkSession, folder)
-            counter = None if by_footers and not options.digest else Observation()
+            counter = None if self._counts_by_footers(rows.sparkSession, folder) else Observation()
             if counter is not None:
                 sums = [f.count(f.lit(1)).alias(digests.ROWS)]
                 if options.digest:
@@ -189,16 +198,34 @@ class Writing:
             self._audit_headers[known] = plain.decode().removesuffix("\n")
         return self._audit_headers[known]
 
+    def _counts_by_footers(self, spark: SparkSession, folder: str) -> bool:
+        """Whether rows need not be counted on the way: what has been written will tell for less, and tells it all."""
+        if self._options.digest:
+            return False
+        if is_local(folder):
+            return self._options.format == "parquet" and footers.tell_all(spark, folder)
+        return self._options.format in columnar.FORMATS and self._few_files and folder.startswith("hdfs:")
+
+    def _read_footers(
+        self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]], counted: Tally | None
+    ) -> list[int] | None:
+        """The rows of each file by their footers: where nobody has counted, or to compare."""
+        paths = [join(folder, entry.name) for _, entry in found]
+        if is_local(folder):
+            return footers.rows_of(spark, paths) if self._options.format == "parquet" else None
+        return self._rows_by_footers(spark, paths) if counted is None else None
+
     def _count(
-        self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]], counted: int | None
+        self, found: Sequence[tuple[str, Entry]], counted: Tally | None, footer_counts: Sequence[int] | None
     ) -> int | None:
         """How many rows were staged; None if some that were written are missing."""
-        if self._options.format != "parquet" or not is_local(folder):
-            return None if counted and not found else counted
-        there = footers.count_rows(spark, [join(folder, entry.name) for _, entry in found]) if found else 0
+        if footer_counts is None:
+            assert counted is not None  # by one of the two
+            return None if counted.rows and not found else counted.rows
+        there = sum(footer_counts)
         if counted is None:  # without buckets even an empty frame makes a file
             return there if found or self._options.buckets else None
-        return there if there == counted else None
+        return there if there == counted.rows else None
 
     def _found(self, staged: Iterable[Entry]) -> list[tuple[str, Entry]]:
         """Each file that Spark's writer committed, with the folder of its bucket below the target."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.sinks.files.layout import Layout
-from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Join, Publisher, Work
 from epochal.txn.errors import DataLost
 from epochal.txn.files import LocalFiles
@@ -24,6 +24,10 @@ class Joining(LocalFiles):
     def __init__(self, dies_after: int = 1000) -> None:
         super().__init__(sync=False)
         self.steps_left = dies_after
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        self._step()
+        return super().create(path, data, durable=durable)
 
     def rename(self, source: str, target: str) -> None:
         self._step()
@@ -60,10 +64,8 @@ def staged(target: Path) -> Work:
         path = Path(layout.source(ATTEMPT, name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    entry = PublishedEpoch(ATTEMPT.lineage, 7, 2, "digest", 2, ((NAME, 9),)).encode()
-    Path(layout.source(ATTEMPT, "manifest.json")).write_bytes(entry)
     return Work(
-        manifest=("manifest.json", layout.manifest_name(ATTEMPT), len(entry)),
+        Told(rows=2, offsets="digest"),
         joins=(Join((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
         keeps=True,
         spent=("open/000000000005", "open/000000000006"),
@@ -142,20 +144,20 @@ def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
     Path(Layout(str(tmp_path)).source(ATTEMPT, "data")).rmdir()
 
     with pytest.raises(DataLost, match="belong to open parts"):
-        publish(tmp_path, Work(work.manifest, keeps=True), Joining())
+        publish(tmp_path, Work(work.told, keeps=True), Joining())
 
 
 @pytest.mark.parametrize("joins", [True, False], ids=["joined", "renamed"])
 def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_path: Path, joins: bool) -> None:
     work = staged(tmp_path)
     if not joins:
-        work = Work(work.manifest, files=(("data/a", NAME, 4),))
+        work = Work(work.told, files=(("data/a", NAME, 4),))
 
     class Sleeper(Joining):
         """While it sleeps before its first rename, another finishes the epoch, and a compaction replaces its file."""
 
         def rename(self, source: str, target: str) -> None:
-            if self.length(str(tmp_path / work.manifest[1])) is None:
+            if self.length(str(tmp_path / Layout("").manifest_name(ATTEMPT))) is None:
                 publish(tmp_path, work, Joining())
                 self.delete(str(tmp_path / NAME))
             super().rename(source, target)

@@ -10,7 +10,7 @@ import pytest
 
 from epochal.sinks.files import RollingFileSink, from_description, published
 from epochal.sinks.files.layout import Layout
-from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Work
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
@@ -29,12 +29,9 @@ def stage(target: Path, attempt: Attempt = ATTEMPT, names: tuple[str, ...] = ("a
         text = f"{attempt.epoch}-{name}\n"
         (home / "data" / name).write_text(text)
         moves.append((f"data/{name}", f"day=1/part-{attempt.epoch:012d}-{part:05d}-1f0c9a2e.json", len(text)))
-    files = tuple((published_as, length) for _, published_as, length in moves)
-    entry = PublishedEpoch(attempt.lineage, attempt.epoch, attempt.generation, "digest", 2, files).encode()
-    (home / "manifest.json").write_bytes(entry)
     (home / "marker-0").touch()
     work = Work(
-        manifest=("manifest.json", layout.manifest_name(attempt), len(entry)),
+        Told(rows=2, offsets="digest"),
         files=tuple(moves),
         markers=(("marker-0", "day=1/_SUCCESS", 0),),
     )

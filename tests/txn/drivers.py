@@ -281,13 +281,13 @@ def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any
 def _of_settle(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     match operation:
         case "committed":
-            return ()  # the top of the loop: nothing of the last round counts
+            return ()  # nothing is known yet
         case "names":
             return held["committed"]
         case "offsets" | "_carry_out_rolls":
             return held["committed"], held["view"]
         case _:
-            return held["step"], _done(held["view"])
+            return held["committed"], held["step"], _done(held["view"])
 
 
 def _of_finish(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
