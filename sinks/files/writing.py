@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several, and a policy counts lines of these
-FEW = 100  # footers that the driver reads itself
+FEW = 100  # footers that the driver reads itself rather than start a job
+VERY_FEW = 8  # footers on HDFS that are read in less time than Spark takes to plan a frame that is observed
 SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
@@ -60,7 +61,7 @@ class Writing:
         self.headers: dict[str, bytes] = {}
         self.schemas: dict[str, StructType] = {}
         self._audit_headers: dict[str, str] = {}  # by schema
-        self._few_files = False  # in the last epoch, so that the driver can read the footers of the next one too
+        self._very_few = False  # files in the last epoch, so that the footers of the next one are soon read
 
     def write(self, attempt: Attempt, rows: DataFrame) -> Written:
         """Let Spark write the staged files, and see that they are there."""
@@ -80,7 +81,7 @@ class Writing:
             )
         if count == 0:
             found, footer_counts = [], None  # Spark writes a file for an empty frame too
-        self._few_files = len(found) <= FEW
+        self._very_few = len(found) <= VERY_FEW
         self._files.sync_all([join(folder, entry.name) for _, entry in found])
         digest = counted.digest if counted is not None and self._options.digest else None
         return Written(found, count, footer_counts, shape, digest, header)
@@ -204,7 +205,7 @@ class Writing:
             return False
         if is_local(folder):
             return self._options.format == "parquet" and footers.tell_all(spark, folder)
-        return self._options.format in columnar.FORMATS and self._few_files and folder.startswith("hdfs:")
+        return self._options.format in columnar.FORMATS and self._very_few and folder.startswith("hdfs:")
 
     def _read_footers(
         self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]], counted: Tally | None
