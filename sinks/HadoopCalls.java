@@ -194,7 +194,8 @@ public final class HadoopCalls {
         system(place).delete(place, true);
     }
 
-    private FileSystem system(Path path) throws Exception {
+    /** Public, because a class that another loader has is of another package. */
+    public FileSystem system(Path path) throws Exception {
         return "hdfs".equals(path.toUri().getScheme()) ? impatient(path.toUri(), conf) : path.getFileSystem(conf);
     }
 

@@ -33,14 +33,14 @@ class HadoopFiles:
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         for _ in range(3):
             with python_errors(path):
-                made = self._calls.create(path, TEMPORARY, bytearray(data), durable)
+                made = self.calls.create(path, TEMPORARY, bytearray(data), durable)
             if made is not None:  # else a newer start swept the temporary file
                 return bool(made)
         raise swept_thrice(path)
 
     def read(self, path: str) -> bytes:
         with python_errors(path):
-            return bytes(self._calls.read(path))
+            return bytes(self.calls.read(path))
 
     def names(self, path: str) -> tuple[str, ...]:
         return tuple(entry.name for entry in self.list(path))
@@ -53,12 +53,12 @@ class HadoopFiles:
 
     def length(self, path: str) -> int | None:
         with python_errors(path):
-            found = int(self._calls.length(path))
+            found = int(self.calls.length(path))
         return found if found >= 0 else None
 
     def rename(self, source: str, target: str) -> None:
         with python_errors(target):
-            self._calls.rename(source, target)
+            self.calls.rename(source, target)
 
     def move_folder(self, source: str, target: str) -> None:
         self.rename(source, target)
@@ -74,23 +74,23 @@ class HadoopFiles:
 
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
         with python_errors(path):
-            self._calls.concat(path, "\0".join(others))
+            self.calls.concat(path, "\0".join(others))
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         with python_errors(path):
-            self._calls.copy(path, "\0".join(sources), skip)
+            self.calls.copy(path, "\0".join(sources), skip)
 
     def head(self, path: str, size: int) -> bytes:
         with python_errors(path):
-            return bytes(self._calls.head(path, size))
+            return bytes(self.calls.head(path, size))
 
     def make_folder(self, path: str) -> None:
         with python_errors(path):
-            self._calls.makeFolder(path)
+            self.calls.makeFolder(path)
 
     def delete(self, path: str) -> None:
         with python_errors(path):
-            self._calls.delete(path)
+            self.calls.delete(path)
 
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
@@ -116,15 +116,15 @@ class HadoopFiles:
         return full
 
     @cached_property
-    def _calls(self) -> Any:
-        """Made when first needed: most paths are only qualified here, and turn out to be local."""
+    def calls(self) -> Any:
+        """What does it in the JVM. Made when first needed: most paths are only qualified here, and turn out to be local."""
         calls = java_code.new(self._spark, "epochal.sinks", "HadoopCalls")
         calls.use(self._conf)
         return calls
 
     def _entries(self, path: str, *, below: bool) -> Iterator[Entry]:
         with python_errors(path):
-            told = str(self._calls.list(path, below))
+            told = str(self.calls.list(path, below))
         for entry in told.split("\0")[:-1]:
             length, kind, name = entry.split(" ", 2)
             yield Entry(name, int(length), kind == "d")

@@ -19,20 +19,25 @@ _lock = threading.Lock()
 
 
 def new(spark: SparkSession, package: str, name: str) -> Any:
-    """A new object of the class ``epochal.<name>``, whose source lies in a package as ``<name>.java``."""
+    """A new object of the class ``epochal.<name>``, whose source lies in a package as ``<name>.java``.
+
+    It may use the classes that were asked for before it.
+    """
     gateway: Any = spark.sparkContext._gateway
     with _lock:
         known = _classes.setdefault(gateway, {})
         if name not in known:
-            known[name] = _compiled(spark, package, name)
+            newest = list(known.values())[-1] if known else None
+            known[name] = _compiled(spark, package, name, newest)
         return known[name].newInstance()
 
 
-def _compiled(spark: SparkSession, package: str, name: str) -> Any:
+def _compiled(spark: SparkSession, package: str, name: str, newest: Any) -> Any:
     jvm: Any = spark._jvm
     source = importlib.resources.files(package).joinpath(f"{name}.java").read_text(encoding="utf-8")
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     # The loader that has the user's jars too: a file system may come from one of them.
-    compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+    users = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    compiler.setParentClassLoader(newest.getClassLoader() if newest is not None else users)
     compiler.cook(source)
     return compiler.getClassLoader().loadClass(f"epochal.{name}")

@@ -15,6 +15,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.orc.OrcFile;
 import org.apache.orc.Reader;
 import org.apache.parquet.HadoopReadOptions;
@@ -27,9 +28,11 @@ import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.FileMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
-import org.apache.parquet.hadoop.util.HadoopOutputFile;
+import org.apache.parquet.hadoop.util.HadoopStreams;
 import org.apache.parquet.io.DelegatingSeekableInputStream;
 import org.apache.parquet.io.InputFile;
+import org.apache.parquet.io.OutputFile;
+import org.apache.parquet.io.PositionOutputStream;
 import org.apache.parquet.io.SeekableInputStream;
 import org.apache.parquet.schema.MessageType;
 
@@ -46,10 +49,12 @@ public final class ColumnarCalls {
     private static final long HELD_AT_MOST = 16 << 20; // what is larger is read as it is needed
     private static final int AHEAD = 3; // pieces that are read while others are copied
     private Configuration conf;
+    private HadoopCalls files;
     private ParquetReadOptions options; // made once: to make them takes longer than to read a footer
 
-    public void use(Configuration conf) {
+    public void use(Configuration conf, HadoopCalls files) {
         this.conf = conf;
+        this.files = files;
         this.options = HadoopReadOptions.builder(conf).build();
     }
 
@@ -69,13 +74,13 @@ public final class ColumnarCalls {
         Path whole = new Path(path);
         String[] pieces = names.split("\0");
         boolean joined = format.equals("orc") ? joinOrc(whole, pieces) : joinParquet(whole, pieces);
-        return joined ? whole.getFileSystem(conf).getFileStatus(whole).getLen() : NOT_ALIKE;
+        return joined ? files.system(whole).getFileStatus(whole).getLen() : NOT_ALIKE;
     }
 
     /** By the end of the file, read at once: ParquetFileReader goes there three times, which costs where HDFS answers. */
     private long rowsOfParquet(String file) throws Exception {
         Path place = new Path(file);
-        FileSystem system = place.getFileSystem(conf);
+        FileSystem system = files.system(place);
         long length = system.getFileStatus(place).getLen();
         FSDataInputStream stream = system.open(place);
         try {
@@ -127,7 +132,7 @@ public final class ColumnarCalls {
                     if (first == null) {
                         first = found;
                         writer = new ParquetFileWriter(
-                                HadoopOutputFile.fromPath(whole, conf),
+                                new Whole(files.system(whole), whole),
                                 first.getSchema(),
                                 ParquetFileWriter.Mode.OVERWRITE,
                                 (long) ParquetWriter.DEFAULT_BLOCK_SIZE,
@@ -186,8 +191,39 @@ public final class ColumnarCalls {
         for (int i = 0; i < pieces.length; i++) {
             paths.add(new Path(pieces[i]));
         }
-        List joined = OrcFile.mergeFiles(whole, OrcFile.writerOptions(conf).overwrite(true), paths);
+        List joined = OrcFile.mergeFiles(whole, OrcFile.writerOptions(conf).fileSystem(files.system(whole)).overwrite(true), paths);
         return joined.size() == pieces.length;
+    }
+
+    /** What is made, by a client that does not wait long for HDFS's small blocks. */
+    static final class Whole implements OutputFile {
+        final FileSystem system;
+        final Path path;
+
+        Whole(FileSystem system, Path path) {
+            this.system = system;
+            this.path = path;
+        }
+
+        public PositionOutputStream create(long ignored) throws IOException {
+            return HadoopStreams.wrap(system.create(path, false));
+        }
+
+        public PositionOutputStream createOrOverwrite(long ignored) throws IOException {
+            return HadoopStreams.wrap(system.create(path, true));
+        }
+
+        public boolean supportsBlockSize() {
+            return system instanceof DistributedFileSystem;
+        }
+
+        public long defaultBlockSize() {
+            return system.getDefaultBlockSize(path);
+        }
+
+        public String getPath() {
+            return path.toString();
+        }
     }
 
     /** Files one after the other, of which the next ones are being read. On HDFS each place that is read by itself costs. */

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.sinks import java_code
 from epochal.sinks.files.joining import spark_path
-from epochal.sinks.hadoop import python_errors
+from epochal.sinks.hadoop import HadoopFiles, python_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +23,9 @@ class Columnar:
     """Reads footers and copies row groups in Spark's JVM, which has the formats' own code and reaches every file."""
 
     def __init__(self, spark: SparkSession) -> None:
+        files = HadoopFiles(spark).calls  # before the class that uses it
         self._calls: Any = java_code.new(spark, "epochal.sinks.files", "ColumnarCalls")
-        self._calls.use(spark._jsc.hadoopConfiguration())
+        self._calls.use(spark._jsc.hadoopConfiguration(), files)
 
     def rows(self, format_: str, paths: Sequence[str]) -> list[int]:
         """The rows of each file. OSError if a footer cannot be read, as one that is encrypted."""
