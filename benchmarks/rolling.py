@@ -1,7 +1,7 @@
 """Parts that stay open over epochs against Spark's own file sink and plain foreachBatch, one session.
 
     python -m benchmarks.rolling [--rounds 5] [--json] [--only small|large] [--on local|hdfs] [--format parquet|json]
-                                 [--flink]
+                                 [--flink] [--files 1]
 
 Each run starts from an empty target and checkpoint and ends when the last row is visible: parts close at half of all
 rows. Printed besides: how many files each makes, and what an epoch costs that is not Spark's own writing.
@@ -10,9 +10,10 @@ With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own wit
 epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
 as Spark has, or as many as it can make (one may take longer than the shortest interval); how many there were is
 told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
-one file and so one task; it keeps one job for all epochs, where Spark plans each; both its writers close a file at each
-checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
-epochal does its own, and Spark's sinks do not.
+one file and so one task (with ``--files 2`` it has two of half the size); it keeps one job for all epochs, where Spark
+plans each; both its writers close a file at each checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
+epochal does its own, and Spark's sinks do not. How much of the difference is Spark's own is told by a query that
+reads the same rows and writes nothing ("Spark, no sink"): no sink of Spark's can be faster.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 PEER = "Spark's file sink"
 FLINK = "Flink's FileSink"
+NO_SINK = "Spark, no sink"
 CORES = 2
 PACING = 5  # runs by which Flink finds its pace; if it is warmer for it than the others, that is to its favour
 SHAPES = {"small": (20, 50_000), "large": (20, 500_000)}
@@ -57,12 +59,18 @@ class Bench:
     """One shape of input, one file system, one format."""
 
     def __init__(
-        self, spark: SparkSession, home: Path, root: str, shape: tuple[int, int], format_: str, other: Flink | None
+        self,
+        spark: SparkSession,
+        home: Path,
+        root: str,
+        shape: tuple[int, int],
+        format_: str,
+        files: int,
+        other: Flink | None,
     ) -> None:
-        self._spark, self._root, self._format = spark, root, format_
+        self._spark, self._root, self._format, self._files = spark, root, format_, files
         self._epochs, self._rows = shape
-        Stream(spark, home, *shape)  # makes the source
-        self._source = home / f"source-{self._epochs}x{self._rows}"
+        self._source = Stream(spark, home, self._epochs * files, self._rows // files).source
         self.files: dict[str, int] = {}
         self.ours_ms: list[float] = []
         self.flink = Paced(other, f"file:{self._source}", self._epochs) if other else None
@@ -74,6 +82,7 @@ class Bench:
             "epochal, rolling": self._by_spark(self._epochal),
         }
         if self.flink:
+            ways[NO_SINK] = self._by_spark(self._no_sink)
             ways[FLINK] = self.flink.copy
             for _ in range(PACING):
                 self._run(FLINK, self.flink.copy)()
@@ -82,6 +91,9 @@ class Bench:
 
     def _file_sink(self, target: str, writer: DataStreamWriter) -> None:
         writer.format(self._format).start(target).awaitTermination()
+
+    def _no_sink(self, _: str, writer: DataStreamWriter) -> None:
+        writer.format("noop").start().awaitTermination()
 
     def _plain(self, target: str, writer: DataStreamWriter) -> None:
         def append(frame: DataFrame, _: int) -> None:
@@ -98,7 +110,7 @@ class Bench:
 
     def _by_spark(self, work: Work) -> Copy:
         def copy(target: str, checkpoints: str) -> float:
-            stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+            stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self._files)
             writer = stream.parquet(f"file:{self._source}/*").writeStream
             writer = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True)
             return timed(lambda: work(target, writer))
@@ -111,6 +123,8 @@ class Bench:
             files.delete(place)
             target = f"{self._root}/run/target"
             seconds = copy(target, f"{self._root}/run/checkpoint")
+            if name == NO_SINK:
+                return seconds
             found = self._spark.read.schema(SCHEMA).format(self._format).load(target)
             if (count := found.count()) != self._epochs * self._rows:
                 raise SystemExit(f"{name}: {count} rows instead of {self._epochs * self._rows}: no figure for that")
@@ -153,6 +167,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SHAPES)
     parser.add_argument("--on", choices=("local", "hdfs"))
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
+    parser.add_argument("--files", type=int, default=1, help="files of the source in an epoch, each of them a task")
     parser.add_argument("--flink", action="store_true", help="Flink's FileSink too: needs a JDK, fetches 160 MB once")
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
@@ -172,7 +187,8 @@ def main() -> None:
         for place, root in roots.items():
             for name, shape in SHAPES.items():
                 if args.only in (None, name):
-                    results.append(_report(Bench(spark, home, root, shape, args.format, other), place, shape, args))
+                    bench = Bench(spark, home, root, shape, args.format, args.files, other)
+                    results.append(_report(bench, place, shape, args))
     if args.json:
         print(json.dumps(results, indent=1))
 
@@ -189,7 +205,9 @@ def _flink(stack: contextlib.ExitStack, spark: SparkSession, home: Path, setting
 
 
 def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Namespace) -> dict[str, object]:
-    title = f"{shape[0]} epochs x {shape[1]:,} rows, {args.format}, {place}, local[{CORES}], {args.rounds} rounds"
+    sources = f"{args.files} source file{'s' if args.files > 1 else ''} an epoch"
+    title = f"{shape[0]} epochs x {shape[1]:,} rows, {sources}, {args.format}, {place}, local[{CORES}]"
+    title += f", {args.rounds} rounds"
     note(title)
     figures = bench.race(args.rounds)
     runs = bench.flink.runs[1:] if bench.flink else []  # the first one warmed up
@@ -208,6 +226,7 @@ def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Nam
         "format": args.format,
         "epochs": shape[0],
         "rows": shape[1],
+        "source_files": args.files,
         "seconds": {f.name: f.seconds for f in figures},
         "ratio": {f.name: f.ratio for f in figures},
         "files": bench.files,

@@ -22,8 +22,8 @@ class Stream:
 
     def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
         self._spark, self._home, self._epochs, self._rows = spark, home, epochs, rows
-        self._source = home / f"source-{epochs}x{rows}"
-        if not self._source.exists():
+        self.source = home / f"source-{epochs}x{rows}"
+        if not self.source.exists():
             self._make_source()
 
     def run(
@@ -37,7 +37,7 @@ class Stream:
         place = self._home / "run"
         shutil.rmtree(place, ignore_errors=True)
         stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        writer = stream.parquet(str(self._source / "*")).writeStream
+        writer = stream.parquet(str(self.source / "*")).writeStream
         writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
         seconds = timed(lambda: work(place / "target", writer))
         found = count() if count else self._spark.read.format(form).load(str(place / "target")).count()
@@ -51,4 +51,4 @@ class Stream:
             start = epoch * self._rows
             frame = self._spark.range(start, start + self._rows, numPartitions=1)
             columns = ("id", "concat('customer-', id % 9973) s", "double(id) / 4 d", "int(id % 10) p")
-            frame.selectExpr(*columns).write.parquet(str(self._source / f"{epoch:06d}"))
+            frame.selectExpr(*columns).write.parquet(str(self.source / f"{epoch:06d}"))

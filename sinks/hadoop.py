@@ -117,7 +117,7 @@ class HadoopFiles:
 
     @cached_property
     def calls(self) -> Any:
-        """What does it in the JVM. Made when first needed: most paths are only qualified here, and turn out to be local."""
+        """What does it in the JVM. Made when needed: most paths are only qualified here, and turn out to be local."""
         calls = java_code.new(self._spark, "epochal.sinks", "HadoopCalls")
         calls.use(self._conf)
         return calls

@@ -24,8 +24,8 @@ from epochal.sinks.files.completion import Complete, Marks
 from epochal.sinks.files.joining import spark_path
 from epochal.sinks.files.kept import Kept
 from epochal.sinks.files.layout import DATA, Layout, part_name
-from epochal.sinks.files.options import checked_options
 from epochal.sinks.files.manifest import Told
+from epochal.sinks.files.options import checked_options
 from epochal.sinks.files.publishing import Move, Publisher, Work
 from epochal.sinks.files.rolling import Piece, Plan, Rolling
 from epochal.sinks.files.writing import Writing
