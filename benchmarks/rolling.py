@@ -11,9 +11,10 @@ epochs are checkpoints and follow the clock: the interval is taken from the run 
 as Spark has, or as many as it can make (one may take longer than the shortest interval); how many there were is
 told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
 one file and so one task (with ``--files 2`` it has two of half the size); it keeps one job for all epochs, where Spark
-plans each; both its writers close a file at each checkpoint, so that no part stays open; on a local disk it forces its data files and checkpoints down (fsync), as
-epochal does its own, and Spark's sinks do not. How much of the difference is Spark's own is told by a query that
-reads the same rows and writes nothing ("Spark, no sink"): no sink of Spark's can be faster.
+plans each; both its writers close a file at each checkpoint, so that no part stays open; on a local disk it forces its
+data files and checkpoints down (fsync), as epochal does its own, and Spark's sinks do not. How much of the difference
+is Spark's own is told by a query that reads the same rows and writes nothing ("Spark, no sink"): no sink of Spark's can
+be faster.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ public final class HadoopCalls {
         return Boolean.TRUE;
     }
 
-    /** A file that its DataNodes bring to their disks when it is closed: hsync would ask them, and the NameNode, before. */
+    /** A file that its DataNodes bring to their disks when it is closed; hsync asks them, and the NameNode, before. */
     private static FSDataOutputStream onDisk(DistributedFileSystem system, Path path) throws Exception {
         DistributedFileSystem.HdfsDataOutputStreamBuilder builder = system.createFile(path);
         builder.recursive();

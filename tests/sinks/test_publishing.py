@@ -165,3 +165,42 @@ def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_
     assert publish(tmp_path, work, Sleeper()) is Outcome.COMMITTED
     assert not (tmp_path / NAME).exists()
     assert not Path(Layout(str(tmp_path)).attempt(ATTEMPT)).exists()
+
+
+def test_one_who_is_second_to_write_the_manifest_finds_it_the_same(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+
+    class Second(Joining):
+        """While it is about to write the manifest's entry, another does."""
+
+        def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+            publish(tmp_path, work, Joining())
+            return super().create(path, data, durable=durable)
+
+    assert publish(tmp_path, work, Second()) is Outcome.COMMITTED
+    assert tree(tmp_path) == LEFT
+
+
+def test_one_who_is_second_to_another_generation_stops(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+
+    class Second(Joining):
+        """While it is about to write the manifest's entry, a generation that was not decided does."""
+
+        def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+            entry = work.entry(Attempt(ATTEMPT.lineage, ATTEMPT.epoch, 3))
+            super().create(path, entry.encode(), durable=durable)
+            return super().create(path, data, durable=durable)
+
+    with pytest.raises(DataLost, match="from generation 3, but generation 2 was decided"):
+        publish(tmp_path, work, Second())
+
+
+def test_the_manifest_says_what_was_told_when_the_epoch_was_staged(tmp_path: Path) -> None:
+    told = Told(rows=3, offsets="o", digest="d", header="a,b")
+    work = Work.from_json(Work(told, files=(("data/a", NAME, 4),)).to_json())
+    entry = work.entry(ATTEMPT)
+
+    assert work.told == told
+    assert (entry.rows, entry.offsets, entry.digest, entry.header) == (3, "o", "d", "a,b")
+    assert (entry.epoch, entry.generation, entry.files) == (7, 2, ((NAME, 4),))

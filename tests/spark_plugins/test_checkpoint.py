@@ -108,3 +108,20 @@ def test_the_watermark_is_the_one_that_the_epoch_was_planned_with(
 
     assert reader(tmp_path).watermark(4) == watermark
     assert reader(tmp_path).watermark(5) is None
+
+
+def test_offsets_that_were_written_anew_are_told_anew_with_their_watermark(tmp_path: Path) -> None:
+    def plan(watermark: int) -> None:
+        (tmp_path / "offsets" / "3").write_text(f'v1\n{{"batchWatermarkMs":{watermark}}}\n{{"offset":1}}')
+
+    (tmp_path / "offsets").mkdir()
+    checkpoint = reader(tmp_path)
+    told = []
+    for watermark in (1000, 2000):
+        plan(watermark)
+        told.append((checkpoint.offsets(3), checkpoint.watermark(3)))
+
+    assert [watermark for _, watermark in told] == [1.0, 2.0]
+    assert told[0][0] != told[1][0]
+    assert reader(tmp_path).watermark(3) == 2.0
+    assert reader(tmp_path).watermark(4) is None

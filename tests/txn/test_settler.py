@@ -140,6 +140,19 @@ def test_the_stream_is_held_while_an_epoch_waits() -> None:
     assert rig.sink.leftovers(QUERY) == [Attempt(QUERY, 1, 1)]
 
 
+def test_an_epoch_does_not_settle_again_what_was_seen_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(fails=0)
+    rig.settler.settle()
+    looks: list[str] = []
+    monkeypatch.setattr(rig.coordinator, "settle", lambda: looks.append("settled"))
+
+    rig.run(1)
+    assert looks == []
+    rig.stream.commit(1)
+    rig.run(2)  # nobody has seen yet what became of epoch 1
+    assert looks == ["settled"]
+
+
 def test_the_stream_is_held_while_a_store_is_away_for_staging(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(fails=0)
     rig.sink.away = 3
