@@ -122,3 +122,24 @@ class _Keys(encryption.KmsClient):  # type: ignore[misc]  # pyarrow has no types
 
     def unwrap_key(self, key: bytes, master: str) -> bytes:
         return base64.b64decode(key)
+
+
+def test_a_footer_that_is_encrypted_or_torn_is_an_error_that_names_the_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pieces = written(spark, tmp_path / "pieces", "parquet", 1)
+    whole = Path(pieces[0]).read_bytes()
+    for name, content in (("secret", whole[:-4] + b"PARE"), ("torn", whole[:-1]), ("short", b"PAR1"), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+
+        with pytest.raises(OSError, match=name):
+            Columnar(spark).rows("parquet", [str(tmp_path / name)])
+
+
+def test_a_footer_that_is_longer_than_what_is_read_at_once_is_read_all_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = {f"a column with a name of some length, number {number}": [1, 2, 3] for number in range(2000)}
+    pq.write_table(pa.table(columns), tmp_path / "wide.parquet")
+
+    assert Columnar(spark).rows("parquet", [str(tmp_path / "wide.parquet")]) == [3]

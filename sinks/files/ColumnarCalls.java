@@ -77,7 +77,7 @@ public final class ColumnarCalls {
         return joined ? files.system(whole).getFileStatus(whole).getLen() : NOT_ALIKE;
     }
 
-    /** By the end of the file, read at once: ParquetFileReader goes there three times, which costs where HDFS answers. */
+    /** By the end of the file, read at once: ParquetFileReader goes there three times, which costs on HDFS. */
     private long rowsOfParquet(String file) throws Exception {
         Path place = new Path(file);
         FileSystem system = files.system(place);
@@ -94,7 +94,8 @@ public final class ColumnarCalls {
                 end = end(stream, length, (int) footer + 8);
             }
             int start = end.limit() - 8 - (int) footer;
-            return Util.readFileMetaData(new ByteArrayInputStream(end.array(), start, (int) footer), true).getNum_rows();
+            ByteArrayInputStream bytes = new ByteArrayInputStream(end.array(), start, (int) footer);
+            return Util.readFileMetaData(bytes, true).getNum_rows();
         } finally {
             stream.close();
         }
@@ -191,7 +192,8 @@ public final class ColumnarCalls {
         for (int i = 0; i < pieces.length; i++) {
             paths.add(new Path(pieces[i]));
         }
-        List joined = OrcFile.mergeFiles(whole, OrcFile.writerOptions(conf).fileSystem(files.system(whole)).overwrite(true), paths);
+        OrcFile.WriterOptions options = OrcFile.writerOptions(conf).fileSystem(files.system(whole)).overwrite(true);
+        List joined = OrcFile.mergeFiles(whole, options, paths);
         return joined.size() == pieces.length;
     }
 
@@ -226,7 +228,7 @@ public final class ColumnarCalls {
         }
     }
 
-    /** Files one after the other, of which the next ones are being read. On HDFS each place that is read by itself costs. */
+    /** Files one after the other, of which the next are being read: on HDFS each place that is read by itself costs. */
     static final class ReadAhead {
         final String[] names;
         final Configuration conf;
