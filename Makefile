@@ -18,7 +18,7 @@ demo: java $(READY) ## exactly-once, shown in a minute
 
 test: java $(READY) ## every test but the long matrix: unit tests, then those with Spark and real kills
 	$(BIN)/python -m pytest -n $(WORKERS) tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder integration_tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=15 integration_tests
 
 test-fast: $(READY) ## the unit tests that need neither Spark nor Java
 	$(BIN)/python -m pytest tests -m "not spark and not matrix"

@@ -3,6 +3,7 @@ package epochal;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -17,6 +18,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.ipc.RemoteException;
 
 /**
  * The file operations of hadoop.py, each of them one call from Python.
@@ -42,31 +44,40 @@ public final class HadoopCalls {
         Path place = new Path(path);
         FileSystem system = system(place);
         Path temporary = new Path(place.getParent(), prefix + place.getName() + "-" + UUID.randomUUID());
-        boolean syncs = durable && !(system instanceof DistributedFileSystem);
-        FSDataOutputStream stream = durable && !syncs
-                ? onDisk((DistributedFileSystem) system, temporary)
-                : system.create(temporary, false);
+        try {
+            write(system, temporary, data, durable);
+            rename(temporary, place);
+        } catch (IOException fault) {
+            IOException known = fault instanceof RemoteException
+                    ? ((RemoteException) fault).unwrapRemoteException()
+                    : fault;
+            if (known instanceof FileNotFoundException) {
+                return null; // somebody has swept the temporary file
+            }
+            boolean refused = known instanceof FileAlreadyExistsException;
+            boolean taken = refused || system.exists(place);
+            system.delete(temporary, false);
+            if (!taken) {
+                throw fault;
+            }
+            // The answer to our own rename may be what was lost: then it is there, to the letter.
+            return Boolean.valueOf(!refused && Arrays.equals(read(path), data));
+        }
+        return Boolean.TRUE;
+    }
+
+    private static void write(FileSystem system, Path path, byte[] data, boolean durable) throws Exception {
+        boolean hdfs = system instanceof DistributedFileSystem;
+        FSDataOutputStream stream =
+                hdfs && durable ? onDisk((DistributedFileSystem) system, path) : system.create(path, false);
         try {
             stream.write(data);
-            if (syncs) {
+            if (durable && !hdfs) {
                 stream.hsync();
             }
         } finally {
             stream.close();
         }
-        try {
-            rename(temporary, place);
-        } catch (FileNotFoundException swept) {
-            return null;
-        } catch (IOException refused) {
-            boolean taken = refused instanceof FileAlreadyExistsException || system.exists(place);
-            system.delete(temporary, false);
-            if (taken) {
-                return Boolean.FALSE;
-            }
-            throw refused;
-        }
-        return Boolean.TRUE;
     }
 
     /** A file that its DataNodes bring to their disks when it is closed; hsync asks them, and the NameNode, before. */

@@ -61,7 +61,7 @@ def read(files: Files, folder: str, lineage: str) -> Lineages:
 
 
 def sweep(files: Files, folder: str) -> None:
-    """Remove what somebody left who died while making a file in this folder; a live one makes it again."""
+    """Remove what a start left that died while it enrolled."""
     for stray in files.names(folder):
         if stray.startswith(TEMPORARY):
             files.delete(join(folder, stray))

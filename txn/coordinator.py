@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
 from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.errors import BadRows, CommitFailed, EpochalError, FencedOut, OffsetsChanged, Refused
+from epochal.txn.errors import BadRows, CommitFailed, EpochalError, FencedOut, OffsetsChanged, Refused, StoreAway
 from epochal.txn.guard import Choices, Evidence, judge
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
@@ -103,9 +103,12 @@ class Coordinator(Generic[Rows]):
     def run(self, epoch: int, rows: Rows) -> Ran:
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be settled or held."""
         self.epoch = epoch
-        view = self._journal.read()
+        try:
+            view = self._journal.read()
+            offsets = self._checkpoint.offsets(epoch)
+        except OSError as fault:
+            raise StoreAway(str(fault)) from fault  # nothing is staged yet: this can be tried again
         self.check_fence(view)
-        offsets = self._checkpoint.offsets(epoch)
         if offsets is None:
             raise Refused(f"epoch {epoch}: offsets/{epoch} is not in the checkpoint; is another program cleaning it?")
         if view.is_decided(epoch):

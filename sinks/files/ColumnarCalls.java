@@ -44,18 +44,17 @@ import org.apache.parquet.schema.MessageType;
  */
 public final class ColumnarCalls {
     private static final long NOT_ALIKE = -1;
+    private static final int BUFFER = 4096;
     private static final int TAIL = 1 << 16; // where most footers fit in
     private static final int PAR1 = 0x31524150; // the end of a file; that of an encrypted footer is another
     private static final long HELD_AT_MOST = 16 << 20; // what is larger is read as it is needed
     private static final int AHEAD = 3; // pieces that are read while others are copied
     private Configuration conf;
     private HadoopCalls files;
-    private ParquetReadOptions options; // made once: to make them takes longer than to read a footer
 
     public void use(Configuration conf, HadoopCalls files) {
         this.conf = conf;
         this.files = files;
-        this.options = HadoopReadOptions.builder(conf).build();
     }
 
     /** The number of rows of each file, with a space between them. */
@@ -117,6 +116,8 @@ public final class ColumnarCalls {
     }
 
     private boolean joinParquet(Path whole, String[] pieces) throws Exception {
+        // Made once: to make them takes longer than to read a footer.
+        ParquetReadOptions options = HadoopReadOptions.builder(conf).build();
         FileMetaData first = null;
         ParquetFileWriter writer = null;
         ReadAhead ahead = new ReadAhead(pieces, conf);
@@ -207,12 +208,18 @@ public final class ColumnarCalls {
             this.path = path;
         }
 
-        public PositionOutputStream create(long ignored) throws IOException {
-            return HadoopStreams.wrap(system.create(path, false));
+        public PositionOutputStream create(long blockSize) throws IOException {
+            return made(blockSize, false);
         }
 
-        public PositionOutputStream createOrOverwrite(long ignored) throws IOException {
-            return HadoopStreams.wrap(system.create(path, true));
+        public PositionOutputStream createOrOverwrite(long blockSize) throws IOException {
+            return made(blockSize, true);
+        }
+
+        private PositionOutputStream made(long blockSize, boolean overwrites) throws IOException {
+            long size = Math.max(blockSize, defaultBlockSize()); // a row group should not lie in two of HDFS's blocks
+            short copies = system.getDefaultReplication(path);
+            return HadoopStreams.wrap(system.create(path, overwrites, BUFFER, copies, size));
         }
 
         public boolean supportsBlockSize() {

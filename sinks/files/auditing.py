@@ -243,7 +243,7 @@ class Reader:
         from pyspark.sql import types as t
 
         frame: DataFrame
-        reader = self.spark.read.option(joining.GLOB, "false").option("recursiveFileLookup", "true")
+        reader = self.spark.read.options(**joining.STRICT).option("recursiveFileLookup", "true")
         places = [joining.spark_path(path) for path in paths]
         if self.format in digesting.COUNTED:  # no column is needed, and Spark can write schemas that it cannot read
             frame = reader.format(joining.source_of(self.format)).schema(t.StructType()).load(places)

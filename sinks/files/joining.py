@@ -25,7 +25,9 @@ BY_BLOCKS = ("avro",)
 MERGED = ("parquet", "orc")
 BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # what is one stream after another is a stream
 GROUP = "_epochal_group"
-GLOB = "__globPaths__"  # Spark's own switch: names are names, whatever characters are in them
+# Names are names, whatever characters are in them (Spark's own switch). And whatever the session allows elsewhere, a
+# file that cannot be read is an error, not a file without rows.
+STRICT = {"__globPaths__": "false", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
 def shape_of(frame: DataFrame, format_: str, options: dict[str, str]) -> str:
@@ -88,7 +90,7 @@ def _merge(
     published: bool,
 ) -> None:
     paths = [spark_path(path) for group in groups for path in group]
-    reader = spark.read.option(GLOB, "false").format(format_)
+    reader = spark.read.options(**STRICT).format(format_)
     frame = (reader if schema is None else reader.schema(schema)).load(paths)
     if len(groups) == 1:
         writer(frame.coalesce(1)).save(spark_path(join(folder, f"{GROUP}=0")))
@@ -113,7 +115,7 @@ def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int
 
     if not paths:
         return []
-    reader = spark.read.option(GLOB, "false").format("text" if format_ in BY_BYTES else source_of(format_))
+    reader = spark.read.options(**STRICT).format("text" if format_ in BY_BYTES else source_of(format_))
     if format_ == "avro":  # none of its columns are needed, and Spark can write schemas that it cannot read
         reader = reader.schema(t.StructType())
     with set_for(spark, for_many_files(spark)):

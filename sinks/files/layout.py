@@ -10,7 +10,7 @@
         manifest/LINEAGE/000000000042.json  one file an epoch: what it published
         staged/LINEAGE/000000000042.000003/ one folder an attempt, gone when the epoch is done
           data/ ...                         what Spark's writer wrote
-          marker-0                          what will be published beside it
+          manifest.json, marker-0           what will be published beside it
         open/LINEAGE/000000000042/ ...      what epoch 42 added to parts that are still open
         compactions/000000000003.plan.json  and done, and removed: what took the place of what
         compacting/000000000003-UNIQUE/     what compaction 3 joined, until it has its name
@@ -31,6 +31,7 @@ from epochal.txn.model import Attempt, lineage_tag
 
 HOME = "_epochal"
 DATA = "data"
+MANIFEST = "manifest.json"
 MARKER = "marker"
 JOINED = "joined"
 HEADER = "header"

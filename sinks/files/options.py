@@ -14,6 +14,7 @@ from epochal.sinks.options import Faults
 
 FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
+ENCRYPTION = ("parquet.encryption.", "parquet.crypto.")
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
 
 
@@ -37,6 +38,11 @@ class Options:
     def title(self) -> str:
         """What the sink is called in errors and by `repr`."""
         return f"RollingFileSink({self.path!r}, format={self.format!r}, name={self.name!r})"
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the writer gets keys that a reader would need too."""
+        return any(name.lower().startswith(ENCRYPTION) for name in self.writer)
 
     @property
     def has_header(self) -> bool:

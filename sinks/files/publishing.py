@@ -1,10 +1,10 @@
 """The second phase of rolling files: what was staged gets its name where readers look.
 
-One strict rename a file, then the markers, then the manifest's entry, which is made here of what the handle says: a
-small file less while the epoch is staged, when Spark waits. Each step may find that an earlier try has done it, and
+One strict rename a file, then the markers, then the manifest's entry, which is written here from what the handle says:
+a small file less while the epoch is staged, when Spark waits. Each step may find that an earlier try has done it, and
 accepts that only if the length is the recorded one. If a file is neither staged nor published, rows are gone: that
-stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and
-a compaction or a retention job has taken the file away since.
+stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and a
+compaction or a retention job has taken the file away since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from epochal.sinks.files.layout import DATA, JOINED, Layout
+from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch, Told
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost
@@ -112,10 +112,7 @@ class Publisher:
             if work.keeps:
                 self._keep()
             # Last: who finds the manifest knows that all of the above has happened.
-            failpoints.hit("before-manifest")
-            if not files.create(self._manifest, work.entry(self.attempt).encode(), durable=False):  # as DONE
-                self._check_same()
-            failpoints.hit("after-manifest")
+            self._list(work.entry(self.attempt))
         failpoints.hit("before-cleanup")
         for name in work.spent:
             files.delete(layout.source(self.attempt, name))
@@ -126,6 +123,18 @@ class Publisher:
     @property
     def _manifest(self) -> str:
         return join(self.layout.target, self.layout.manifest_name(self.attempt))
+
+    def _list(self, entry: PublishedEpoch) -> None:
+        """Written beside what is staged, so that it goes with it, whoever dies in the midst of this; then renamed."""
+        staged = self.layout.source(self.attempt, MANIFEST)
+        self.files.create(staged, entry.encode(), durable=False)  # unless an earlier try has
+        self.files.make_folder(self._manifest.rpartition("/")[0])
+        failpoints.hit("before-manifest")
+        try:
+            self.files.rename(staged, self._manifest)
+        except (FileNotFoundError, FileExistsError):
+            self._check_same()  # another process was faster
+        failpoints.hit("after-manifest")
 
     def _publish(self, move: Move, step: str) -> None:
         source, target = self.layout.source(self.attempt, move[0]), self._target(move[1])

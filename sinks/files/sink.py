@@ -221,8 +221,7 @@ class RollingFileSink:
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout = self._place()
-        for folder in (layout.lineages, layout.manifest(lineage)):
-            enrolment.sweep(files, folder)
+        enrolment.sweep(files, layout.lineages)
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 

@@ -81,7 +81,8 @@ class Writing:
             )
         if count == 0:
             found, footer_counts = [], None  # Spark writes a file for an empty frame too
-        self._very_few = len(found) <= VERY_FEW
+        if count:
+            self._very_few = len(found) <= VERY_FEW
         self._files.sync_all([join(folder, entry.name) for _, entry in found])
         digest = counted.digest if counted is not None and self._options.digest else None
         return Written(found, count, footer_counts, shape, digest, header)
@@ -201,7 +202,7 @@ class Writing:
 
     def _counts_by_footers(self, spark: SparkSession, folder: str) -> bool:
         """Whether rows need not be counted on the way: what has been written will tell for less, and tells it all."""
-        if self._options.digest:
+        if self._options.digest or self._options.encrypts:
             return False
         if is_local(folder):
             return self._options.format == "parquet" and footers.tell_all(spark, folder)
@@ -213,7 +214,8 @@ class Writing:
         """The rows of each file by their footers: where nobody has counted, or to compare."""
         paths = [join(folder, entry.name) for _, entry in found]
         if is_local(folder):
-            return footers.rows_of(spark, paths) if self._options.format == "parquet" else None
+            readable = self._options.format == "parquet" and not self._options.encrypts
+            return footers.rows_of(spark, paths) if readable else None
         return self._rows_by_footers(spark, paths) if counted is None else None
 
     def _count(

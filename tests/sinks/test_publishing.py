@@ -11,7 +11,7 @@ from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Join, Publisher, Work
 from epochal.txn.errors import DataLost
-from epochal.txn.files import LocalFiles
+from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.model import Attempt, Outcome
 
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
@@ -92,7 +92,7 @@ def test_pieces_become_one_part_in_order_and_what_stays_open_waits(tmp_path: Pat
 
 
 def test_wherever_a_crash_stops_it_the_next_try_comes_to_the_same(tmp_path: Path) -> None:
-    for steps in range(7):
+    for steps in range(8):
         target = tmp_path / str(steps)
         work = staged(target)
         with pytest.raises(RuntimeError, match="dead"):
@@ -102,7 +102,7 @@ def test_wherever_a_crash_stops_it_the_next_try_comes_to_the_same(tmp_path: Path
         assert outcome is Outcome.COMMITTED
         assert (target / NAME).read_text() == "5\n66\n777\n"
         assert tree(target) == LEFT
-    publish(tmp_path / "whole", staged(tmp_path / "whole"), Joining(dies_after=7))  # there is no eighth
+    publish(tmp_path / "whole", staged(tmp_path / "whole"), Joining(dies_after=8))  # there is no ninth
 
 
 def test_a_repeat_changes_nothing(tmp_path: Path) -> None:
@@ -167,33 +167,60 @@ def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_
     assert not Path(Layout(str(tmp_path)).attempt(ATTEMPT)).exists()
 
 
-def test_one_who_is_second_to_write_the_manifest_finds_it_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["create", "rename"])
+def test_one_who_sleeps_before_it_lists_the_epoch_finds_it_listed(tmp_path: Path, step: str) -> None:
     work = staged(tmp_path)
 
-    class Second(Joining):
-        """While it is about to write the manifest's entry, another does."""
+    class Sleeper(Joining):
+        """While it sleeps, before or after it has written the manifest's entry, another finishes the epoch."""
 
         def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-            publish(tmp_path, work, Joining())
+            if step == "create":
+                publish(tmp_path, work, Joining())
             return super().create(path, data, durable=durable)
 
-    assert publish(tmp_path, work, Second()) is Outcome.COMMITTED
+        def rename(self, source: str, target: str) -> None:
+            if step == "rename" and "manifest" in target:
+                publish(tmp_path, work, Joining())
+            super().rename(source, target)
+
+    assert publish(tmp_path, work, Sleeper()) is Outcome.COMMITTED
     assert tree(tmp_path) == LEFT
 
 
-def test_one_who_is_second_to_another_generation_stops(tmp_path: Path) -> None:
+def test_one_who_finds_another_generation_listed_stops(tmp_path: Path) -> None:
     work = staged(tmp_path)
 
     class Second(Joining):
-        """While it is about to write the manifest's entry, a generation that was not decided does."""
+        """While it is about to list the epoch, a generation that was not decided is listed."""
 
-        def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-            entry = work.entry(Attempt(ATTEMPT.lineage, ATTEMPT.epoch, 3))
-            super().create(path, entry.encode(), durable=durable)
-            return super().create(path, data, durable=durable)
+        def rename(self, source: str, target: str) -> None:
+            if "manifest" in target:
+                entry = work.entry(Attempt(ATTEMPT.lineage, ATTEMPT.epoch, 3))
+                LocalFiles(sync=False).create(target, entry.encode())
+            super().rename(source, target)
 
     with pytest.raises(DataLost, match="from generation 3, but generation 2 was decided"):
         publish(tmp_path, work, Second())
+
+
+def test_who_dies_while_it_writes_the_manifests_entry_leaves_nothing_behind(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+    home = Path(Layout(str(tmp_path)).attempt(ATTEMPT))
+
+    class Torn(Joining):
+        """Dies when the entry is half-written, under the name that it has until it is whole."""
+
+        def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+            Path(path).with_name(f"{TEMPORARY}manifest.json-0").write_bytes(data[:9])
+            raise RuntimeError("dead")
+
+    with pytest.raises(RuntimeError, match="dead"):
+        publish(tmp_path, work, Torn())
+    assert [path.name for path in home.glob(".*")] == [f"{TEMPORARY}manifest.json-0"]
+
+    assert publish(tmp_path, work, Joining()) is Outcome.COMMITTED
+    assert tree(tmp_path) == LEFT
 
 
 def test_the_manifest_says_what_was_told_when_the_epoch_was_staged(tmp_path: Path) -> None:

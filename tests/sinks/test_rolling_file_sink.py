@@ -14,7 +14,6 @@ from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Work
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
-from epochal.txn.files import TEMPORARY
 from epochal.txn.model import Attempt, Handle, Outcome
 
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
@@ -136,20 +135,6 @@ def test_leftovers_are_the_attempts_that_still_have_something_staged(tmp_path: P
 
     assert found == [ATTEMPT, Attempt(ATTEMPT.lineage, 8, 3)]
     assert sink.leftovers("another") == []
-
-
-@pytest.mark.parametrize("folder", ["lineages", f"manifest/{ATTEMPT.lineage}"])
-def test_what_a_driver_left_that_died_while_it_made_a_small_file_is_swept(tmp_path: Path, folder: str) -> None:
-    sink = RollingFileSink(str(tmp_path))
-    sink.enrol(ATTEMPT.lineage, adopts=None)
-    sink.commit(ATTEMPT, stage(tmp_path))
-    torn = tmp_path / "_epochal" / folder / f"{TEMPORARY}000000000008.json-0"
-    torn.write_text("{")
-
-    assert [epoch.epoch for epoch in published(str(tmp_path))] == [7]
-    assert sink.open(ATTEMPT.lineage).last == 7
-    sink.leftovers(ATTEMPT.lineage)
-    assert not torn.exists()
 
 
 def test_the_target_remembers_who_wrote_what(tmp_path: Path) -> None:

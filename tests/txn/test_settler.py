@@ -262,6 +262,23 @@ def test_an_error_that_waiting_cannot_cure_is_raised_at_once() -> None:
     assert rig.time.waits == []
 
 
+def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(fails=0)
+    rig.settler.settle()
+    fails = iter([True] * 3)
+    read = rig.coordinator.journal.read
+
+    def flaky_read() -> View:
+        if next(fails, False):
+            raise OSError("name node is in safe mode")
+        return read()
+
+    monkeypatch.setattr(rig.coordinator.journal, "read", flaky_read)
+
+    assert rig.run(1) is Ran.STAGED
+    assert rig.time.waits == [0.1, 0.2, 0.4]
+
+
 def test_a_journal_that_cannot_be_read_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(fails=0)
     fails = iter([True] * 6)
