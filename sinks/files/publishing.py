@@ -3,8 +3,8 @@
 One strict rename a file, then the markers, then the manifest's entry, which is written here from what the handle says:
 a small file less while the epoch is staged, when Spark waits. Each step may find that an earlier try has done it, and
 accepts that only if the length is the recorded one. If a file is neither staged nor published, rows are gone: that
-stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and a
-compaction or a retention job has taken the file away since.
+stops the query. Unless the manifest is there by then: another process has finished the epoch while this one slept, and
+a compaction or a retention job has taken the file away since.
 """
 
 from __future__ import annotations
