@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyarrow.parquet import encryption
 
+from epochal.sinks.files import joining
 from epochal.sinks.files.columnar import Columnar
+from epochal.sinks.sessions import set_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,3 +146,20 @@ def test_a_footer_that_is_longer_than_what_is_read_at_once_is_read_all_the_same(
     pq.write_table(pa.table(columns), tmp_path / "wide.parquet")
 
     assert Columnar(spark).rows("parquet", [str(tmp_path / "wide.parquet")]) == [3]
+
+
+def test_a_session_that_passes_over_broken_files_counts_and_merges_none_as_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pieces = written(spark, tmp_path / "pieces", "orc", 2)
+    Path(pieces[1]).write_bytes(Path(pieces[1]).read_bytes()[:200])
+    Path(pieces[1]).with_name(f".{Path(pieces[1]).name}.crc").unlink()
+    lenient = {"spark.sql.files.ignoreCorruptFiles": "true", "spark.sql.files.ignoreMissingFiles": "true"}
+    with set_for(spark, lenient):
+        passed_over = spark.read.orc(pieces).count()
+
+        with pytest.raises(Py4JJavaError):
+            joining.rows_of(spark, "orc", pieces)
+        with pytest.raises(Py4JJavaError):
+            joining.merge(spark, "orc", [pieces], lambda frame: frame.write, str(tmp_path / "merged"), None)
+    assert passed_over == 100

@@ -137,6 +137,18 @@ def test_leftovers_are_the_attempts_that_still_have_something_staged(tmp_path: P
     assert sink.leftovers("another") == []
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"parquet.encryption.footer.key": "k1"}, True),
+        ({"Parquet.Crypto.Factory.Class": "org.example.Factory"}, True),
+        ({"parquet.block.size": "1048576"}, False),
+    ],
+)
+def test_footers_of_files_with_keys_of_their_own_are_not_read(options: dict[str, str], expected: bool) -> None:
+    assert RollingFileSink("target", options=options)._options.encrypts is expected
+
+
 def test_the_target_remembers_who_wrote_what(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path))
     sink.enrol(ATTEMPT.lineage, adopts=None)
