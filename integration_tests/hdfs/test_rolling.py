@@ -42,6 +42,19 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drive
 
 
 @pytest.mark.matrix
+def test_kills_around_the_copying_of_row_groups_on_hdfs_lose_and_double_nothing(
+    drivers: Children, remote: Remote
+) -> None:
+    chain = ("before-copy", "after-copy", "after-copy@3", "after-prepared@3", "before-rename@2", "before-manifest@3")
+    files = _killed(drivers, remote, chain, "rolling-rows-groups")
+
+    publish_what_is_open(f"{remote.uri}/checkpoint")
+    world = remote.look()
+    check_at_the_end(world, files=files)
+    assert len(visible_files(world.first)) < 2 * files
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("policy", ["rows", "bytes", "age", "idle"])
 @pytest.mark.parametrize("formats", ["json", "csv", "parquet", "orc", "parquet,json", "csv,orc", "avro,json"])
 def test_every_policy_and_format_survives_kills_on_hdfs(
