@@ -262,10 +262,9 @@ def test_an_error_that_waiting_cannot_cure_is_raised_at_once() -> None:
     assert rig.time.waits == []
 
 
-def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(fails=0)
-    rig.settler.settle()
-    fails = iter([True] * 3)
+def take_journal_away(rig: Rig, monkeypatch: pytest.MonkeyPatch, *, looks: int) -> None:
+    """So many times nobody can read it."""
+    fails = iter([True] * looks)
     read = rig.coordinator.journal.read
 
     def flaky_read() -> View:
@@ -274,6 +273,12 @@ def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: p
         return read()
 
     monkeypatch.setattr(rig.coordinator.journal, "read", flaky_read)
+
+
+def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(fails=0)
+    rig.settler.settle()
+    take_journal_away(rig, monkeypatch, looks=3)
 
     assert rig.run(1) is Ran.STAGED
     assert rig.time.waits == [0.1, 0.2, 0.4]
@@ -281,15 +286,7 @@ def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: p
 
 def test_a_journal_that_cannot_be_read_holds_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(fails=0)
-    fails = iter([True] * 6)
-    read = rig.coordinator.journal.read
-
-    def flaky_read() -> View:
-        if next(fails, False):
-            raise OSError("name node is in safe mode")
-        return read()
-
-    monkeypatch.setattr(rig.coordinator.journal, "read", flaky_read)
+    take_journal_away(rig, monkeypatch, looks=6)
 
     assert rig.run(1) is Ran.STAGED
     assert len(rig.time.waits) == 3  # each round reads it twice: to settle, and to count
