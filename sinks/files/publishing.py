@@ -128,10 +128,10 @@ class Publisher:
         """Written beside what is staged, so that it goes with it, whoever dies in the midst of this; then renamed."""
         staged = self.layout.source(self.attempt, MANIFEST)
         self.files.create(staged, entry.encode(), durable=False)  # unless an earlier try has
-        self.files.make_folder(self._manifest.rpartition("/")[0])
+        target = self._target(self.layout.manifest_name(self.attempt))
         failpoints.hit("before-manifest")
         try:
-            self.files.rename(staged, self._manifest)
+            self.files.rename(staged, target)
         except (FileNotFoundError, FileExistsError):
             self._check_same()  # another process was faster
         failpoints.hit("after-manifest")
