@@ -22,6 +22,8 @@ from epochal.txn.errors import (
     OptionError,
     Refused,
     Rewound,
+    SettlingFailed,
+    TwoJournals,
     UnsupportedQuery,
 )
 from epochal.txn.participant import Participant
@@ -59,7 +61,9 @@ __all__ = [
     "Rewound",
     "Rolling",
     "RollingFileSink",
+    "SettlingFailed",
     "TimeBucket",
+    "TwoJournals",
     "UnsupportedQuery",
     "__version__",
     "delta_settings",

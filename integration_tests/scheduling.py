@@ -20,6 +20,7 @@ LONGEST = (
     "spark/test_two_drivers.py",
     "spark/test_compaction_kills.py",
     "spark/test_completion.py",
+    "test_extras.py",
 )
 
 

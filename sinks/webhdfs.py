@@ -104,7 +104,7 @@ class WebHdfsFiles:
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
-    def sync_all(self, paths: Sequence[str]) -> None:
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
         """Nothing to do either."""
 
 

@@ -6,14 +6,19 @@ property has the query's id, and the state that all sessions share has the query
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from epochal.txn.errors import UnsupportedQuery
+from epochal.txn.errors import Refused, UnsupportedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOCATION = "spark.sql.streaming.checkpointLocation"
+TEMPORARY = "temporary-"  # what Spark calls a checkpoint that nobody has named
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PLAIN = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 REFUSED = {
     "AsyncProgressTrackingMicroBatchExecution": (
@@ -65,6 +70,7 @@ def of_execution(execution: Any) -> Binding:
             raise UnsupportedQuery(f"this query cannot be exactly once: {REFUSED[name]}. Nothing was written")
     if str(execution.getClass().getName()) != PLAIN:
         raise UnsupportedQuery(f"unknown kind of query: {execution.getClass().getName()}. Nothing was written")
+    _check_checkpoint(execution)
     jsession = execution.sparkSession()
     context = SparkSession._instantiatedSession.sparkContext  # type: ignore[union-attr]  # a query runs
     return Binding(
@@ -73,3 +79,26 @@ def of_execution(execution: Any) -> Binding:
         checkpoint=str(execution.resolvedCheckpointRoot()),
         session=SparkSession(context, jsession),
     )
+
+
+def _check_checkpoint(execution: Any) -> None:
+    """Refuse a checkpoint that the next start could not find again: its rows would be written twice."""
+    root = str(execution.resolvedCheckpointRoot())
+    parent, _, last = root.rstrip("/").rpartition("/")
+    if _UUID.fullmatch(last.removeprefix(TEMPORARY)) and last.startswith(TEMPORARY):
+        raise Refused(
+            f"the query has no checkpoint of its own: Spark made a temporary one ({root}), which is gone when the "
+            "query ends. Nothing was written. Give it one that lasts: "
+            ".option('checkpointLocation', 'checkpoints/orders')"
+        )
+    common = str(execution.sparkSession().conf().get(LOCATION, ""))
+    if common and execution.name() is None and _UUID.fullmatch(last) and parent.endswith(_path_of(common)):
+        raise Refused(
+            "the query has neither checkpointLocation nor queryName, so each start of it gets a new folder in "
+            f"{LOCATION} ({common}) and begins its source anew. Nothing was written. Give it .queryName(...), or a "
+            "checkpoint of its own: .option('checkpointLocation', 'checkpoints/orders')"
+        )
+
+
+def _path_of(location: str) -> str:
+    return urlsplit(location).path.rstrip("/")

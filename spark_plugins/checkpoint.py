@@ -10,8 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 
+from epochal.spark_plugins import source_logs
+from epochal.spark_plugins.source_logs import Sources
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
+from epochal.txn.offsets import Digest
 
 
 class SparkCheckpoint:
@@ -21,7 +24,7 @@ class SparkCheckpoint:
         self._files = files
         self.path = path
         self._highest = -1
-        self._planned: tuple[int, bytes] = (-1, b"")  # offsets/N as it was asked for last
+        self._planned: dict[int, tuple[bytes, str]] = {}  # offsets/N and its digest, of the epochs asked for last
 
     def query_id(self) -> str:
         """The id that Spark gave the query; the same for as long as the checkpoint lives."""
@@ -46,23 +49,43 @@ class SparkCheckpoint:
         return self._highest
 
     def offsets(self, epoch: int) -> str | None:
-        """A digest of the source offsets in offsets/N, or None if it is not there."""
-        try:
-            data = self._files.read(join(self.path, "offsets", str(epoch)))
-        except FileNotFoundError:
+        """A digest of what epoch N reads, spelled as `txn.offsets` says; None if offsets/N is not there."""
+        data = self._read(epoch)
+        if data is None:
             return None
-        self._planned = epoch, data
-        return hashlib.sha256(_without_plan(data)).hexdigest()
+        known, digest = self._planned.get(epoch, (b"", ""))
+        if data != known:
+            proof = source_logs.proof(self._files, self.path, data, lambda: self._before(epoch))
+            plain = hashlib.sha256(_without_plan(data)).hexdigest()
+            digest = str(Digest(plain, proof, hashlib.sha256(data).hexdigest()[:16]))
+            self._planned = {e: told for e, told in self._planned.items() if e == epoch - 1} | {epoch: (data, digest)}
+        return digest
 
     def watermark(self, epoch: int) -> float | None:
         """The query's watermark in offsets/N; None for 0, which Spark writes until it has seen a row's time."""
-        if self._planned[0] != epoch and self.offsets(epoch) is None:
-            return None
+        data = self._planned[epoch][0] if epoch in self._planned else self._read(epoch)
         try:
-            found = json.loads(self._planned[1].split(b"\n")[1])["batchWatermarkMs"]
+            found = json.loads((data or b"").split(b"\n")[1])["batchWatermarkMs"]
         except (IndexError, ValueError, KeyError, TypeError):
             return None
         return found / 1000 if isinstance(found, int) and found > 0 else None
+
+    def _read(self, epoch: int) -> bytes | None:
+        try:
+            return self._files.read(join(self.path, "offsets", str(epoch)))
+        except FileNotFoundError:
+            return None
+
+    def _before(self, epoch: int) -> Sources:
+        """The offsets that an epoch starts from."""
+        if epoch == 0:
+            return source_logs.FIRST
+        data = self._planned[epoch - 1][0] if epoch - 1 in self._planned else self._read(epoch - 1)
+        if data is None:  # a number that Spark has passed over, or purged
+            names = self._files.names(join(self.path, "offsets"))
+            below = [int(n) for n in names if n.isascii() and n.isdecimal() and int(n) < epoch]
+            data = self._read(max(below)) if below else None
+        return Sources.parse(data or b"")
 
 
 def _without_plan(data: bytes) -> bytes:

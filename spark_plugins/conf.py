@@ -21,11 +21,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra import settings as cassandra_settings
-from epochal.sinks.delta import settings as delta_settings
-from epochal.sinks.files import settings as files_settings
 from epochal.sinks.options import Faults, nearest
 from epochal.sinks.texts import parse_bool, parse_int, parse_names
 from epochal.spark_plugins.writer import EpochWriter
@@ -66,13 +64,13 @@ class SinkKind:
     build: Callable[[str, Mapping[str, object], Mapping[str, str]], Participant[DataFrame]]
 
 
-KINDS: Mapping[str, SinkKind] = {
-    "cassandra": SinkKind(
-        cassandra_settings.PARSERS, cassandra_settings.REQUIRED, cassandra_settings.NESTED, cassandra_settings.build
-    ),
-    "delta": SinkKind(delta_settings.PARSERS, delta_settings.REQUIRED, delta_settings.NESTED, delta_settings.build),
-    "files": SinkKind(files_settings.PARSERS, files_settings.REQUIRED, files_settings.NESTED, files_settings.build),
-}
+KINDS = ("cassandra", "delta", "files")
+
+
+def kind_of(name: str) -> SinkKind:
+    """A kind of sink. Loaded when it is asked for: each needs packages of its own extra."""
+    settings: Any = import_module(f"epochal.sinks.{name}.settings")
+    return SinkKind(settings.PARSERS, settings.REQUIRED, settings.NESTED, settings.build)
 
 
 def writer_from_conf(spark: SparkSession, stream: str) -> EpochWriter:
@@ -116,9 +114,13 @@ def _sink(name: str, own: Mapping[str, str], prefix: str, faults: Faults) -> Par
     given = {k.removeprefix(f"{name}."): v for k, v in own.items() if k.startswith(f"{name}.")}
     where = f"{prefix}{name}."
     kind_name = given.pop("type", "")
-    kind = KINDS.get(kind_name)
-    if kind is None:
+    if kind_name not in KINDS:
         faults.one_of(f"{where}type", kind_name, KINDS)
+        return None
+    try:
+        kind = kind_of(kind_name)
+    except ModuleNotFoundError as missing:
+        faults.add(f"{where}type={kind_name}: {missing}")
         return None
     values: dict[str, object] = {}
     nested: dict[str, str] = {}

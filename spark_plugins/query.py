@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from epochal.spark_plugins.run import Run
     from epochal.spark_plugins.writer import EpochWriter
 
 
@@ -22,6 +23,7 @@ class EpochQuery:
     def __init__(self, query: StreamingQuery, writer: EpochWriter) -> None:
         self._query = query
         self._writer = writer
+        self.run: Run | None = None  # of the query; known once it has begun
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
@@ -42,10 +44,10 @@ class EpochQuery:
         try:
             ended = self._query.awaitTermination(timeout)
         except StreamingQueryException as fault:
-            self._writer.ended(fault)
+            self._writer.ended(fault, self.run)
             raise
         if timeout is None or ended:
-            self._writer.ended(None)
+            self._writer.ended(None, self.run)
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  # Spark's name
@@ -53,7 +55,7 @@ class EpochQuery:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as fault:
-            self._writer.ended(fault)
+            self._writer.ended(fault, self.run)
             raise
         self._writer.settle()
 
@@ -61,7 +63,7 @@ class EpochQuery:
         """Stop the query, then settle what it finished."""
         self._writer.stop_waiting()
         self._query.stop()
-        self._writer.ended(None)
+        self._writer.ended(None, self.run)
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed; NotSettled if a store stays away."""

@@ -14,11 +14,12 @@ from pyspark import SparkContext
 
 from epochal._version import __version__
 from epochal.sinks.hadoop import resolve
+from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.txn.coordinator import Coordinator, Ran
-from epochal.txn.errors import EpochalError
+from epochal.txn.errors import EpochalError, FencedOut
 from epochal.txn.files import join
 from epochal.txn.guard import Choices
 from epochal.txn.journal import Journal
@@ -54,6 +55,7 @@ class Run:
         self._ending = threading.Lock()
         self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
+        self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
         for sink in sinks:
             if isinstance(sink, StagesInCheckpoint):
                 sink.stage_in(f"{(journal or join(checkpoint, 'epochal')).rstrip('/')}-staged")
@@ -69,6 +71,8 @@ class Run:
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
         coordinator.begin()
+        # This start answers for what an earlier one in this process has left.
+        exit_code.forget(self._recover_arguments)
         # What earlier generations decided is settled by the first batch, or by this thread if none comes.
         self._settler.start()
         self._settler.wake()
@@ -122,8 +126,11 @@ class Run:
                 return
             try:
                 self.settle()
-            except (EpochalError, OSError) as fault:
+            except FencedOut as fault:
                 log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
+            except (EpochalError, OSError, Py4JError) as fault:
+                log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
+                exit_code.note(self._recover_arguments, str(fault))
             self.close()
 
     def halt(self) -> None:
@@ -166,6 +173,7 @@ def _settle_at_exit() -> None:
     for run in list(_runs):
         run.halt()
     _let_events_arrive()
+    exit_code.tell()
 
 
 def _let_events_arrive() -> None:

@@ -7,19 +7,19 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from epochal.sinks.dead_letters import with_dead_letters
-from epochal.sinks.hadoop_errors import in_short
-from epochal.sinks.options import Faults
+from epochal.sinks.hadoop_errors import chain, in_short
+from epochal.sinks.options import Faults, known_options
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run
 from epochal.txn.coordinator import Ran
-from epochal.txn.errors import EpochalError, NotSettled, Refused, UnsupportedQuery
+from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.guard import Choices, tokens
-from epochal.txn.participant import Participant
+from epochal.txn.participant import ChecksFrames, Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 COMMIT = ("checkpoint", "eager")
-NEEDED = ("name", "describe", "open", "enrol", "stage", "commit", "abort", "leftovers")
+NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
 
 
 class EpochWriter:
@@ -46,6 +46,7 @@ class EpochWriter:
     sinks read them; by default when there are several.
     """
 
+    @known_options
     def __init__(
         self,
         *sinks: Participant[DataFrame],
@@ -84,6 +85,7 @@ class EpochWriter:
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
+        self._checked = ""  # the run whose frame was looked at before it began
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -102,7 +104,7 @@ class EpochWriter:
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         """What Spark calls for each micro-batch."""
         try:
-            run = self._run_of_batch(frame.sparkSession)
+            run = self._run_of_batch(frame)
             if self._write(run, frame, epoch) is Ran.SKIPPED:
                 # It must run all the same: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
@@ -117,12 +119,28 @@ class EpochWriter:
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
-        """Start the query; the handle settles when the query ends."""
-        query = stream.foreachBatch(self).start()
+        """Start the query; the handle settles when the query ends.
+
+        What is wrong with the frame's columns, or with where the checkpoint would be, is refused before it starts.
+        """
+        if not hasattr(stream, "foreachBatch"):
+            kind = type(stream).__name__
+            raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
+        self._check(stream._df)
+        try:
+            query = stream.foreachBatch(self).start()
+        except Py4JJavaError as fault:
+            if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
+                raise
+            raise Refused(
+                f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
+                "checkpointLocation is?"
+            ) from fault
         handle = EpochQuery(query, self)
+        self._checked = str(query.runId)
         try:
             # Now rather than at the first batch: there may be epochs to settle and no new data.
-            self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
+            handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
         except EpochalError as fault:
             self._failure = self._failure or fault
             query.stop()
@@ -142,10 +160,12 @@ class EpochWriter:
         if self._run is not None:
             self._run.stop_waiting()
 
-    def ended(self, fault: StreamingQueryException | None) -> None:
-        """The query has ended: settle, and say what it was that ended it, if it was us."""
-        failure, self._failure = self._failure, None
-        run, self._run = self._run, None
+    def ended(self, fault: StreamingQueryException | None, run: Run | None) -> None:
+        """A query has ended: settle, and say what it was that ended it, if it was us."""
+        failure = None
+        if run is self._run:  # else another query uses this writer by now
+            failure, self._failure = self._failure, None
+            self._run = None
         if run is not None:
             # A batch that gave up waiting because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
@@ -161,13 +181,28 @@ class EpochWriter:
         finally:
             frame.unpersist()
 
-    def _run_of_batch(self, session: SparkSession) -> Run:
+    def _run_of_batch(self, frame: DataFrame) -> Run:
+        session = frame.sparkSession
         if not hasattr(session, "_jsparkSession"):
             raise UnsupportedQuery("Spark Connect does not show a query's checkpoint; use a classic SparkSession")
         run = self._run
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
-        return self._run_of(bindings.of_batch(session))
+        binding = bindings.of_batch(session)
+        if self._checked != binding.run_id:
+            self._check(frame)  # before anything of this run is written, be it that the sinks know the stream
+        return self._run_of(binding)
+
+    def _check(self, frame: DataFrame) -> None:
+        """Refuse a frame that some sink could not hold, with the faults of all sinks at once."""
+        found = [
+            f"\n  - sink {sink.name!r}: {fault}"
+            for sink in self._sinks
+            if isinstance(sink, ChecksFrames)
+            for fault in sink.check_frame(frame)
+        ]
+        if found:
+            raise BadRows(f"the frame does not fit. Nothing was written:{''.join(found)}")
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""

@@ -16,13 +16,26 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
-from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.errors import BadRows, CommitFailed, EpochalError, FencedOut, OffsetsChanged, Refused, StoreAway
+from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
+from epochal.txn.errors import (
+    BadRows,
+    CommitFailed,
+    EpochalError,
+    FencedOut,
+    OffsetsChanged,
+    Refused,
+    Rewound,
+    StoreAway,
+    TwoJournals,
+)
 from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.holding import copied, new_start, stranger
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Staged, lineage_of
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Staged, lineage_of
+from epochal.txn.offsets import Match, compare, is_old
 from epochal.txn.participant import FollowsWatermark, KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
+from epochal.txn.reaching import reaching
 from epochal.txn.records import NOBODY, GenerationStarted, Prepared, Seal, encode, staged_to_json
 from epochal.txn.view import View, described_as_open, fold, handles
 
@@ -30,6 +43,9 @@ log = logging.getLogger("epochal")
 
 Rows = TypeVar("Rows")
 RETAIN = 20
+TRIES = 100  # of a start that others outrun
+JOURNAL_ADVICE = "Correct checkpointLocation, or EpochWriter's journal=, or let this user read and write there"
+TARGET_ADVICE = "Correct the sink's path, or let this user write there"
 
 
 class Ran(Enum):
@@ -52,6 +68,7 @@ class Coordinator(Generic[Rows]):
         choices: Choices | None = None,
         retain: int = RETAIN,
         version: str = "",
+        names: Callable[[], str] = new_start,
     ) -> None:
         self._journals = journals
         self._checkpoint = checkpoint
@@ -60,11 +77,13 @@ class Coordinator(Generic[Rows]):
         self._choices = choices or Choices()
         self._retain = retain
         self._version = version
-        self._incarnation, self._journal = current_journal(journals)
+        self._names = names  # of starts
+        with reaching("the journal", JOURNAL_ADVICE):
+            self._incarnation, self._journal = current_journal(journals)
         self._query = checkpoint.query_id()
         self._memories: Mapping[str, Memory] = {}
         self._adopted: Mapping[str, int] = {}
-        self._adopts: Mapping[str, str] = {}
+        self._replaces: Mapping[str, tuple[str, ...]] = {}
         self._started: GenerationStarted | None = None
         self._before: View = fold(())  # what the journal said when it was claimed
         self.generation = 0
@@ -84,17 +103,22 @@ class Coordinator(Generic[Rows]):
 
     def begin(self) -> None:
         """Check the lineage, claim a generation and clear what dead generations left."""
-        while not self._claim():
-            pass  # another driver was faster, or the stream goes on in a new journal: look at everything again
-        for name, participant in self._participants.items():
-            if not self._memories[name].enrolled:
-                failpoints.hit("before-enrol")
-                participant.enrol(self.lineage, adopts=self._adopts.get(name))
-                failpoints.hit("after-enrol")
+        self._check_last()
+        for _ in range(TRIES):
+            if self._claim() and self._claim_targets():
+                break
+            # Another driver was faster, or the stream goes on in a new journal: look at everything again.
+        else:
+            raise FencedOut(f"others have started on the same targets {TRIES} times meanwhile; this driver stops")
         self._journal.sweep()
         built_on = rolls.seal_older(self._journal, self._before, by=self.generation)
         for name in rolls.forgotten(built_on, self._participants):
             log.warning("sink %r has parts open and is not in this writer: publish them by `epochal roll`", name)
+        before = self._before.latest.sinks if self._before.latest is not None else {}
+        for name in before.keys() - self._participants.keys():
+            log.warning(
+                "sink %r of the start before is not in this writer: it misses what is written from now on", name
+            )
         self.clear()
         self._close_earlier_incarnations()
         self._clear_earlier_incarnations()
@@ -115,26 +139,84 @@ class Coordinator(Generic[Rows]):
             self._check_replay(view, epoch, offsets)
             return Ran.SKIPPED
         if self.generation in view.prepared(epoch):
-            return Ran.SKIPPED  # the batch has come twice to one start; staging it again would touch what may win
-        attempt = Attempt(self.lineage, epoch, self.generation)
+            # The batch has come twice to one start; staging it again would touch what may win.
+            self._release(epoch, offsets)
+            return Ran.SKIPPED
+        attempt = Attempt(self.lineage, epoch, self.generation, start=view.start_of(self.generation))
         rolls.recall(view, self._participants, epoch)
         self._tell_watermark(epoch)
-        staged = self._stage(attempt, rows, offsets)
+        rolled = sum(1 for roll in view.rolled() if roll.after == epoch - 1)
+        held = {name: view.given(name, self.generation, before=epoch, only_done=True) for name in self._participants}
+        staged = self._stage(attempt, held, rows, offsets)
         parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
-        record = Prepared(epoch, self.generation, offsets, parts, self._journal.now())
+        record = Prepared(epoch, self.generation, offsets, parts, self._journal.now(), rolled)
         if not self._journal.prepare(record):
             if isinstance(self._journal.attempt(epoch, self.generation), Seal):
                 # Else it is a namesake's, of a journal that replaced ours.
                 rolls.drop(self._participants, attempt, staged)
             raise self._fenced("its attempt was sealed")
-        self.check_fence(self._journal.read())
-        if self._eager:
-            self._journal.decide(epoch, self.generation, durable=True)
-            # Another generation may have been first; Spark may only go on with the offsets that won.
-            view = self._journal.read()
-            self.check_fence(view)  # before asking: a generation that slept may find the winner folded away
-            self._check_replay(view, epoch, offsets)
+        self._release(epoch, offsets)
+        self._remove_superseded(epoch, offsets)
         return Ran.STAGED if staged or not self._participants else Ran.SKIPPED
+
+    def _release(self, epoch: int, offsets: str) -> None:
+        """Let Spark write commits/N, if nobody has taken over, in the journal or in a store; decide, if eager."""
+        holders: dict[str, Claim | None] = {}
+        try:
+            for name, participant in self._participants.items():
+                holders[name] = participant.holder(self.lineage)
+            view = self._journal.read()
+        except OSError as fault:
+            raise StoreAway(str(fault)) from fault  # what is staged and recorded stays: this can be tried again
+        self.check_fence(view)
+        for name, holder in holders.items():
+            self._check_holder(view, name, holder)
+        if not self._eager:
+            return
+        self._journal.decide(epoch, self.generation, durable=True)
+        # Another generation may have been first; Spark may only go on with the offsets that won.
+        view = self._journal.read()
+        self.check_fence(view)  # before asking: a generation that slept may find the winner folded away
+        self._check_replay(view, epoch, offsets)
+
+    def _check_bound(self, journal: Journal, lineage: str, name: str, participant: Participant[Rows]) -> None:
+        """Stop if a target is not this journal's any more."""
+        holder = participant.holder(lineage)
+        if not (self.generation and lineage == self.lineage):
+            # What an earlier incarnation has decided is finished, though another stream may have taken its place.
+            if (why := copied(holder, journal.read(), lineage, journal.place)) is not None:
+                raise _two_journals(name, why)
+        # The view that was read last will nearly always do; else a newer start of our own has claimed it since.
+        elif holder is None or stranger(holder, journal.view, lineage, journal.place) is not None:
+            self._check_holder(journal.read(), name, holder)
+
+    def _check_holder(self, view: View, name: str, holder: Claim | None) -> None:
+        if holder is None:
+            raise Rewound(
+                f"sink {name!r}: its target does not know this stream any more: it was emptied, moved or replaced "
+                "while the query ran. Nothing more was written. Put it back and start the query again"
+            )
+        why = stranger(holder, view, self.lineage, self._journal.place)
+        if why is not None:
+            raise _two_journals(name, why)
+
+    def _remove_superseded(self, epoch: int, offsets: str) -> None:
+        """Remove what older generations have prepared from the same offsets: a loop of crashes must not fill a disk.
+
+        Whoever decides has seen commits/N and reads the journal after that. While there is no commits/N, all who will
+        decide find our PREPARED, and choose it or a newer one. (With `eager` an older driver may decide without it.)
+        """
+        view = self._journal.view
+        older = [g for g, r in view.prepared(epoch).items() if g < self.generation and r.offsets == offsets]
+        if self._eager or not older or self._checkpoint.committed() >= epoch:
+            return
+        for generation in sorted(older):
+            attempt = Attempt(self.lineage, epoch, generation, start=view.start_of(generation))
+            for name, participant in self._participants.items():
+                try:
+                    remove(participant, attempt, None)
+                except OSError as fault:
+                    log.warning("staged data left until the epoch is done", extra={"sink": name, "error": repr(fault)})
 
     def _tell_watermark(self, epoch: int) -> None:
         followers = [p for p in self._participants.values() if isinstance(p, FollowsWatermark)]
@@ -199,7 +281,7 @@ class Coordinator(Generic[Rows]):
             raise self._fenced("its rolls were sealed")
         if self._checkpoint.committed() > view.done_through or any(view.prepared(e) for e in view.waiting()):
             return False
-        attempt = Attempt(self.lineage, view.done_through, self.generation, number)
+        attempt = Attempt(self.lineage, view.done_through, self.generation, number, view.start_of(self.generation))
         try:
             recorded = rolls.close(self._journal, view, self._participants, attempt, every=every)
         except FileExistsError:
@@ -240,7 +322,10 @@ class Coordinator(Generic[Rows]):
                 f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
                 f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
             )
-        self._memories = {name: p.open(self.lineage) for name, p in self._participants.items()}
+        self._memories = {}
+        for name, participant in self._participants.items():
+            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
+                self._memories = {**self._memories, name: participant.open(self.lineage)}
         _check_targets(self._memories)
         evidence = Evidence(
             lineage=self.lineage,
@@ -250,6 +335,8 @@ class Coordinator(Generic[Rows]):
             committed=self._checkpoint.committed(),
             after=self._journal.read(),
             eager=self._eager,
+            journal=self._journal.place,
+            sample=lambda: sample_of_offsets(self._checkpoint),
         )
         latest = evidence.after.latest
         if latest is not None and latest.closed:
@@ -259,25 +346,77 @@ class Coordinator(Generic[Rows]):
         if verdict.reincarnate:
             self._reincarnate(number, verdict.base)
             return False
-        adopted: dict[str, Json] = dict(verdict.adopted)
-        started = self._start(number, verdict.base, adopted)
+        started = self._start(number, verdict.base, verdict.adopted, verdict.missing)
         # The number proves that nobody has started since `after`: the verdict still holds.
-        if not self._journal.claim(started):
+        with reaching("the journal", JOURNAL_ADVICE):
+            claimed = self._journal.claim(started)
+        if not claimed:
             return False
         self._started, self._before = started, evidence.after
-        self._adopted, self._adopts = verdict.adopted, verdict.adopts
+        self._adopted, self._replaces = verdict.adopted, verdict.replaces
         self.generation = number
         return True
 
-    def _start(self, number: int, base: int, adopted: dict[str, Json]) -> GenerationStarted:
+    def _check_last(self) -> None:
+        """The last epoch that is done must be the one that this checkpoint has committed under its number."""
+        view = self._journal.read()
+        epoch = view.done_through
+        winner = view.winner(epoch)
+        if winner is None or epoch > self._checkpoint.committed():
+            return
+        now = self._checkpoint.offsets(epoch)
+        if now is not None and compare(winner.offsets, now) is Match.DIFFERENT:
+            raise OffsetsChanged(
+                f"epoch {epoch} was written from other source offsets, or other files, than this checkpoint has "
+                "committed: two copies of a checkpoint have used one journal. Nothing was written. Go on with the "
+                "checkpoint that wrote it"
+            )
+
+    def _claim_targets(self) -> bool:
+        """Bind every target to this start; False if one was claimed by another since it was judged."""
+        assert self._started is not None  # by `_claim`
+        for name, participant in self._participants.items():
+            claim = claim_of(self._started, self._journal.place, name, self._replaces.get(name, ()))
+            failpoints.hit("before-enrol")
+            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
+                claimed = participant.claim(claim, version=self._memories[name].version)
+            failpoints.hit("after-enrol")
+            if claimed and self._is_outrun(name, participant, claim):
+                participant.withdraw(claim)
+                return False
+            if not claimed:
+                self.check_fence(self._journal.read())  # a newer start of ours has the target now
+                self._check_own_targets(name, participant)
+                return False
+        return True
+
+    def _is_outrun(self, name: str, participant: Participant[Rows], claim: Claim) -> bool:
+        """Whether a stream whose place was taken has written since it was judged."""
+        if not claim.replaces:
+            return False
+        others = participant.open(self.lineage).others
+        return any(others.get(lineage) != self._memories[name].others.get(lineage) for lineage in claim.replaces)
+
+    def _check_own_targets(self, name: str, participant: Participant[Rows]) -> None:
+        """A target that this very start has claimed for another sink is the same one, spelled otherwise."""
+        holder = participant.holder(self.lineage)
+        assert self._started is not None  # by `_claim`
+        if holder is not None and (holder.generation, holder.start) == (self.generation, self._started.start):
+            raise same_target(holder.sink, name, self._memories[name].target)
+
+    def _start(
+        self, number: int, base: int, adopted: Mapping[str, int], missing: Mapping[str, int] | None = None
+    ) -> GenerationStarted:
         return GenerationStarted(
             generation=number,
             query=self._query,
             base=base,
+            start=self._names(),
+            missing=dict(missing or {}),
             incarnation=self._incarnation,
             commit="eager" if self._eager else "checkpoint",
             sinks={name: p.describe() for name, p in self._participants.items()},
-            adopted=adopted,
+            adopted=dict(adopted),
             driver=self._driver(),
             at=self._journal.now(),
         )
@@ -297,7 +436,9 @@ class Coordinator(Generic[Rows]):
         What is in doubt stays: its driver may still write commits/N, and the next incarnation
         answers for every epoch from there on, so that this cannot pass unseen.
         """
-        self.settle()
+        foreign = self._is_held_elsewhere(self._journal, self.lineage)
+        if not foreign:
+            self.settle()
         view = self._journal.read()
         if stays := rolls.forgotten(view, self._participants):
             raise Refused(
@@ -306,8 +447,14 @@ class Coordinator(Generic[Rows]):
                 "CHECKPOINT`"
             )
         rolls.recall(view, self._participants)  # which refuses parts that are open elsewhere
-        if self._journal.claim(replace(self._start(number, base, {}), closed=True)):
+        if self._journal.claim(replace(self._start(number, base, {}), closed=True)) and not foreign:
             clear(self._journal, self._participants.values(), self.lineage, newest=number, by=number)
+
+    def _is_held_elsewhere(self, journal: Journal, lineage: str) -> bool:
+        """Whether another copy of a journal has a target: what it has staged and opened is not ours to touch."""
+        holders = [participant.holder(lineage) for participant in self._participants.values()]
+        view = journal.read()
+        return any(copied(holder, view, lineage, journal.place) is not None for holder in holders)
 
     def _leave(self, incarnation: int) -> None:
         """Before the next incarnation has its first generation: what the closed one has in doubt stays undecided.
@@ -320,14 +467,19 @@ class Coordinator(Generic[Rows]):
         for epoch in view.waiting():
             if epoch not in view.decided:
                 journal.decide(epoch, NOBODY, durable=True)
-        self._settle(journal, lineage_of(self._query, incarnation))
+        lineage = lineage_of(self._query, incarnation)
+        if not self._is_held_elsewhere(journal, lineage):
+            self._settle(journal, lineage)
 
     def _clear_earlier_incarnations(self) -> None:
         """Remove what earlier incarnations left of epochs that this one has finished."""
         done = self._journal.read().done_through
         for incarnation in range(1, self._incarnation):
+            lineage = lineage_of(self._query, incarnation)
+            if self._is_held_elsewhere(self._journals(incarnation), lineage):
+                continue
             for participant in self._participants.values():
-                for attempt in participant.leftovers(lineage_of(self._query, incarnation)):
+                for attempt in participant.leftovers(lineage):
                     if attempt.epoch <= done:
                         remove(participant, attempt, None)
 
@@ -336,9 +488,11 @@ class Coordinator(Generic[Rows]):
         for record in view.to_carry_out():
             if record.after > view.done_through:
                 continue  # a power cut has taken DONE of the epoch before it, which comes first
-            attempt = Attempt(lineage, record.after, record.generation, record.number)
+            start = view.start_of(record.generation)
+            attempt = Attempt(lineage, record.after, record.generation, record.number, start)
             for sink, handle in handles(record).items():
-                self._commit(sink, attempt, handle)
+                after = view.given(sink, record.generation, before=record.after + 1)
+                self._commit(journal, sink, replace(attempt, after=after), handle)
             journal.finish_roll(record)
 
     def _close_earlier_incarnations(self) -> None:
@@ -348,7 +502,7 @@ class Coordinator(Generic[Rows]):
         """
         for incarnation in range(1, self._incarnation):
             journal, lineage = self._journals(incarnation), lineage_of(self._query, incarnation)
-            while True:
+            while not self._is_held_elsewhere(journal, lineage):
                 view = journal.read()
                 self._carry_out_rolls(journal, view, lineage)
                 open_here = self._keepers(view)
@@ -356,14 +510,20 @@ class Coordinator(Generic[Rows]):
                     break
                 number = view.generation + 1
                 sinks = {**view.latest.sinks, **{name: p.describe() for name, p in open_here.items()}}
-                started = replace(view.latest, generation=number, sinks=sinks, driver=self._driver(), at=journal.now())
+                started = replace(
+                    view.latest,
+                    generation=number,
+                    start=self._names(),
+                    sinks=sinks,
+                    driver=self._driver(),
+                    at=journal.now(),
+                )
                 if not journal.claim(started):
                     continue
                 view = rolls.seal_older(journal, view, by=number)
                 try:
-                    if not rolls.close(
-                        journal, view, open_here, Attempt(lineage, view.done_through, number, 1), every=True
-                    ):
+                    attempt = Attempt(lineage, view.done_through, number, 1, started.start)
+                    if not rolls.close(journal, view, open_here, attempt, every=True):
                         break
                 except FileExistsError:
                     log.debug("another driver closes what incarnation %s left open", incarnation)
@@ -372,14 +532,14 @@ class Coordinator(Generic[Rows]):
         """The sinks of ours that have something open."""
         return {name: p for name, p in self._participants.items() if isinstance(p, KeepsState) and view.kept(name)}
 
-    def _stage(self, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Staged]:
+    def _stage(self, attempt: Attempt, held: Mapping[str, int | None], rows: Rows, offsets: str) -> dict[str, Staged]:
         staged: dict[str, Staged] = {}
         try:
             for name, participant in self._participants.items():
                 if self._was_adopted(name, attempt.epoch, offsets):
                     continue
                 failpoints.hit("before-stage")
-                staged[name] = participant.stage(attempt, rows, offsets=offsets)
+                staged[name] = participant.stage(replace(attempt, after=held[name]), rows, offsets=offsets)
                 failpoints.hit("after-stage")
             if len({part.given for part in staged.values()}) > 1:
                 counts = ", ".join(f"{name} {part.given}" for name, part in staged.items())
@@ -394,16 +554,20 @@ class Coordinator(Generic[Rows]):
 
     def _finish(self, journal: Journal, lineage: str, view: View, step: Finish) -> None:
         for name, handle in step.handles.items():
-            self._commit(name, Attempt(lineage, step.epoch, step.generation), handle)
+            after = view.given(name, step.generation, before=step.epoch)
+            start = view.start_of(step.generation)
+            attempt = Attempt(lineage, step.epoch, step.generation, start=start, after=after)
+            self._commit(journal, name, attempt, handle)
         # Rule 5: only now is it certain that no other attempt can become the epoch.
         for generation, lost in step.losers:
             for name, participant in self._participants.items():
-                self._abort(participant, Attempt(lineage, step.epoch, generation), lost.get(name))
+                attempt = Attempt(lineage, step.epoch, generation, start=view.start_of(generation))
+                self._abort(participant, attempt, lost.get(name))
         journal.finish(step.epoch, step.generation)
         if self._retain:
             journal.compact(view, retain=self._retain)
 
-    def _commit(self, name: str, attempt: Attempt, handle: Handle) -> None:
+    def _commit(self, journal: Journal, name: str, attempt: Attempt, handle: Handle) -> None:
         participant = self._participants.get(name)
         if participant is None:
             raise Refused(
@@ -412,6 +576,7 @@ class Coordinator(Generic[Rows]):
             )
         failpoints.hit("before-commit")
         try:
+            self._check_bound(journal, attempt.lineage, name, participant)
             outcome = participant.commit(attempt, handle)
         except EpochalError:
             raise
@@ -438,21 +603,36 @@ class Coordinator(Generic[Rows]):
         if epoch > self._adopted.get(name, NO_EPOCH):
             return False
         recorded = self._memories[name].recent.get(epoch)
-        if recorded != offsets:
+        match = compare(recorded, offsets) if recorded is not None else Match.UNPROVEN
+        if match is not Match.SAME:
+            told = (
+                "with other source offsets, or from other files, than it comes back with; writing it would double some "
+                "rows and skipping it would lose some"
+                if match is Match.DIFFERENT
+                else "and nothing proves that it comes back with the same rows; skipping it might lose some"
+            )
             raise OffsetsChanged(
-                f"sink {name!r} holds epoch {epoch} with other source offsets than it comes back with; writing it "
-                "would double some rows and skipping it would lose some. Nothing was written. Start with "
-                "new= instead of adopt=, or restore the checkpoint that wrote it"
+                f"sink {name!r} holds epoch {epoch} {told}. Nothing was written. "
+                + ("Restore" if self._memories[name].exclusive else "Start with new= instead of adopt=, or restore")
+                + " the checkpoint that wrote it"
             )
         return True
 
     def _check_replay(self, view: View, epoch: int, offsets: str) -> None:
         winner = view.winner(epoch)
-        if winner is None or winner.offsets != offsets:
+        match = compare(winner.offsets, offsets) if winner is not None else Match.UNPROVEN
+        if winner is not None and match is Match.UNPROVEN and is_old(winner.offsets):
+            log.warning("epoch skipped, an older epochal wrote it and did not record which files it read: %s", epoch)
+            return
+        if match is not Match.SAME:
+            told = {
+                Match.DIFFERENT: "with other source offsets or from other files",
+                Match.UNPROVEN: "long ago" if winner is None else "and nothing proves that it comes back the same",
+            }[match]
             raise OffsetsChanged(
-                f"epoch {epoch} was written before, {'long ago' if winner is None else 'with other source offsets'}; "
-                "the checkpoint was changed by hand or restored from a copy. Nothing was written. Put back the "
-                "checkpoint that belongs to the journal, or use a new checkpoint and choose what the sinks should do"
+                f"epoch {epoch} was written before, {told}; the checkpoint was changed by hand or restored from a "
+                "copy. Nothing was written. Put back the checkpoint that belongs to the journal, or use a new "
+                "checkpoint and choose what the sinks should do"
             )
 
     def _fenced(self, why: str) -> FencedOut:
@@ -462,16 +642,37 @@ class Coordinator(Generic[Rows]):
         )
 
 
+def _two_journals(sink: str, why: str) -> TwoJournals:
+    return TwoJournals(f"sink {sink!r}: {why}. Only one of them may write, so this one stops")
+
+
+def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = ()) -> Claim:
+    """How a start claims one of its targets."""
+    return Claim(
+        lineage=lineage_of(started.query, started.incarnation),
+        generation=started.generation,
+        start=started.start,
+        journal=journal,
+        sink=sink,
+        replaces=tuple(replaces),
+        driver=started.driver,
+    )
+
+
 def _check_targets(memories: Mapping[str, Memory]) -> None:
     """Two sinks in one place would stage into the same folder and count each other's epochs."""
     owners: dict[str, str] = {}
     for name, memory in memories.items():
-        other = owners.setdefault(memory.target, name)
+        other = owners.setdefault(memory.identity or memory.target, name)
         if other != name:
-            raise Refused(
-                f"sinks {other!r} and {name!r} both write to {memory.target}. Nothing was written. Give each sink a "
-                "target of its own"
-            )
+            raise same_target(other, name, memory.target)
+
+
+def same_target(one: str, other: str, target: str) -> Refused:
+    """Two sinks of one writer that would write over each other."""
+    return Refused(
+        f"sinks {one!r} and {other!r} both write to {target}. Nothing was written. Give each sink a target of its own"
+    )
 
 
 def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:
@@ -503,13 +704,17 @@ def clear(
 ) -> list[Attempt]:
     """Remove the staged data that the rules allow; seal before delete.
 
-    `unused` is a generation that has staged nothing yet: what bears its number is a namesake's, of
-    a journal that was lost.
+    `unused` is a generation that has staged nothing yet: what bears its number, without the name of a start, was
+    staged by an older version whose journal was lost.
     """
     removed = []
     for participant in participants:
+        holder = participant.holder(lineage)
+        if (why := stranger(holder, journal.read(), lineage, journal.place)) is not None:
+            log.warning("staged data left alone, sink %r is not this journal's: %s", participant.name, why)
+            continue
         for attempt in participant.leftovers(lineage):
-            if attempt.generation == unused:
+            if attempt.generation == unused and not attempt.start:
                 remove(participant, attempt, None)
                 removed.append(attempt)
                 continue

@@ -9,12 +9,14 @@ The class says what to do, the message what happened and what follows::
     │   ├── Rewound            checkpoint and store disagree about the last epoch
     │   ├── JournalLost        an epoch was checkpointed that the journal does not know
     │   ├── OffsetsChanged     an epoch came back with other source offsets
+    │   ├── TwoJournals        a checkpoint was copied: two journals write one stream
     │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
     ├── FencedOut              stop: another driver has taken over
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
     ├── DataLost               staged data of a decided epoch is gone: look before going on
-    ├── BadRows                rows that the sink cannot hold; nothing of the epoch was written
-    └── NotSettled             a store stayed away; the epoch is safe and will be committed later
+    ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
+    ├── NotSettled             a store stayed away; the epoch is safe and will be committed later
+    └── SettlingFailed         settling met an error that is not known here; nothing is lost, report it
 
 Whatever else a participant raises while it commits (a refused connection, a full disk) is taken
 as "the store is away" and is tried again; these are not. While an epoch is staged only `StoreAway`
@@ -34,6 +36,7 @@ class OptionError(EpochalError, ValueError):
     """Options that cannot work, all of them in one message."""
 
     def __init__(self, what: str, faults: Sequence[str]) -> None:
+        self.what = what
         self.faults = tuple(faults)
         lines = "".join(f"\n  - {fault}" for fault in faults)
         super().__init__(f"{what}: {len(faults)} fault{'s' if len(faults) != 1 else ''}{lines}")
@@ -59,6 +62,10 @@ class OffsetsChanged(Refused):
     """An epoch that was written came back with other source offsets."""
 
 
+class TwoJournals(Refused):
+    """A checkpoint was copied, restored or moved: the target belongs to another journal of the same stream."""
+
+
 class UnsupportedQuery(Refused):
     """The query does not keep the order that the protocol stands on."""
 
@@ -81,6 +88,10 @@ class BadRows(EpochalError, ValueError):
 
 class NotSettled(EpochalError):
     """A decided epoch waits for a store that does not answer."""
+
+
+class SettlingFailed(EpochalError):
+    """Settling ended with an error that waiting does not cure and that epochal does not know."""
 
 
 class StoreAway(OSError):

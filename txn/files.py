@@ -11,11 +11,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
+
+from epochal.txn.errors import JournalCorrupt
 
 TEMPORARY = ".epochal-tmp-"
 MANY = 100
@@ -79,8 +82,11 @@ class JoiningFiles(Files, Protocol):
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
         """Add other files to the end of one, at once and without copying; the others are gone then."""
 
-    def sync_all(self, paths: Sequence[str]) -> None:
-        """`sync` for many files."""
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
+        """`sync` for many files, and for the folders that lead to them from `within`, that one included.
+
+        A file is not there after a power cut if the name of its folder was not on stable storage.
+        """
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         """Make a new file of the contents of others, durably. A crash leaves a part of it.
@@ -99,6 +105,25 @@ def join(folder: str, *names: str) -> str:
     'hdfs://host/data/a/b'
     """
     return "/".join([folder.rstrip("/") or "", *names])
+
+
+def inner(name: str) -> str:
+    """A relative path that a record names, as it is; JournalCorrupt if it could lead out of any folder.
+
+    >>> inner("day=1/part-0")
+    'day=1/part-0'
+    """
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise JournalCorrupt(
+            f"a record names a place outside the folder that it belongs to: {name!r}. epochal writes no such name: the "
+            "record was changed. Nothing was touched; restore it from a copy"
+        )
+    return name
+
+
+def below(folder: str, name: str) -> str:
+    """A path below a folder that a record names. Whatever is moved, read or removed by a record goes through here."""
+    return join(folder, inner(name))
 
 
 def is_local(path: str) -> bool:
@@ -123,6 +148,27 @@ def local_path(path: str) -> str:
     return os.path.abspath(path.removeprefix("file:"))
 
 
+def identity_of(path: str) -> str:
+    """What a folder is, whatever links lead to it and however its host is called.
+
+    >>> identity_of("hdfs://localhost:9000/data/") == identity_of("hdfs://127.0.0.1:9000/data")
+    True
+    """
+    if is_local(path):
+        real = os.path.realpath(local_path(path))
+        try:
+            found = os.stat(real)
+        except OSError:
+            return real
+        return f"{found.st_dev}:{found.st_ino}"  # one folder may be mounted in several places
+    parts = urlsplit(path)
+    try:
+        host = socket.gethostbyname(parts.hostname or "")
+    except OSError:
+        host = parts.hostname or ""  # a logical name, or one that this machine does not know
+    return f"{parts.scheme}://{host}:{parts.port or ''}{parts.path.rstrip('/')}"
+
+
 def walk(files: Files, path: str) -> Iterator[Entry]:
     """Every file below a folder, from listings."""
     for entry in files.list(path):
@@ -131,6 +177,14 @@ def walk(files: Files, path: str) -> Iterator[Entry]:
                 yield Entry(f"{entry.name}/{below.name}", below.length, False)
         else:
             yield entry
+
+
+def sweep(files: Files, folder: str) -> list[str]:
+    """Remove the temporary files of writers that died; a live one makes its file again. Returns their names."""
+    stray = [name for name in files.names(folder) if name.startswith(TEMPORARY)]
+    for name in stray:
+        files.delete(join(folder, name))
+    return stray
 
 
 def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> bool:
@@ -173,7 +227,7 @@ class LocalFiles:
             if os.path.lexists(path):
                 return False
             temporary = os.path.join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
-            os.makedirs(folder, exist_ok=True)
+            _make_folders(folder, sync=self._sync and durable)
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             try:
                 _write_all(descriptor, data)
@@ -272,12 +326,16 @@ class LocalFiles:
         with open(path, "rb") as file:
             return file.read(size)
 
-    def sync_all(self, paths: Sequence[str]) -> None:
-        if self._sync and len(paths) > MANY:
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
+        if not self._sync:
+            return
+        if len(paths) > MANY:
             os.sync()  # thousands of buckets, each with its file: all at once is far less than one by one
             return
         for path in paths:
             self.sync(path)
+        for folder in _leading_to(paths, within):
+            _sync_folder(folder)
 
     def sync(self, path: str) -> None:
         if not self._sync:
@@ -311,8 +369,33 @@ def _unlink(path: str) -> None:
         pass  # another process finished the same step
 
 
+def _make_folders(path: str, *, sync: bool) -> None:
+    """Make a folder and those above it; the names of new ones are brought to stable storage."""
+    new, folder = [], path
+    while folder and not os.path.isdir(folder):
+        new.append(folder)
+        folder = os.path.dirname(folder)
+    os.makedirs(path, exist_ok=True)
+    for made in new if sync else ():
+        _sync_folder(os.path.dirname(made) or ".")
+
+
+def _leading_to(paths: Sequence[str], within: str) -> list[str]:
+    """The folders from `within` to some files, the deepest first."""
+    found: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(path)
+        while folder not in found and os.path.commonpath([folder, within]) == within:
+            found.add(folder)
+            folder = os.path.dirname(folder)
+    return sorted(found, key=lambda folder: (-folder.count("/"), folder))
+
+
 def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return  # a folder that we may pass through and not look into is another's to keep
     try:
         os.fsync(descriptor)
     finally:

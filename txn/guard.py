@@ -11,11 +11,13 @@ accepts nothing else later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound
-from epochal.txn.model import NO_EPOCH, Memory, lineage_tag
+from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound, TwoJournals
+from epochal.txn.holding import same_place, stranger
+from epochal.txn.model import NO_EPOCH, Json, Memory, lineage_tag
+from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import lowest_open
 from epochal.txn.view import View
 
@@ -26,6 +28,7 @@ class Choices:
 
     adopt: frozenset[str] = frozenset()
     new: frozenset[str] = frozenset()
+    exclusive: str = ""  # a sink that takes one stream only: there is no `new` for the stream then
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Evidence:
     after: View
     eager: bool = False
     closed_at: int | None = None  # the first epoch that an earlier incarnation left open, if there was one
+    journal: str = ""  # where the journal is; empty where it does not matter
+    starting: bool = True  # False: what is decided is finished, and nothing new begins
+    sample: Callable[[], str | None] = lambda: None  # the digest of an epoch that the checkpoint has
 
 
 @dataclass
@@ -51,14 +57,19 @@ class Verdict:
 
     base: int
     adopted: dict[str, int] = field(default_factory=dict)  # sink -> last epoch taken as written
-    adopts: dict[str, str] = field(default_factory=dict)  # sink -> the lineage whose place we take
+    replaces: dict[str, tuple[str, ...]] = field(default_factory=dict)  # sink -> the lineages whose place we take
+    missing: dict[str, int] = field(default_factory=dict)  # sink -> the last epoch that it may lack: the user knows
     reincarnate: bool = False  # the user chose `new` for a lineage that is ours
 
 
 def judge(evidence: Evidence, choices: Choices) -> Verdict:
     """How to start, or a Refused that spells out the choices."""
     verdict = Verdict(base=evidence.after.base if evidence.after.latest else _first_base(evidence))
-    verdict.adopted.update(_adopted_before(evidence.after))
+    latest = evidence.after.latest
+    verdict.adopted.update(_numbers(latest.adopted if latest else {}))
+    verdict.missing.update(_numbers(latest.missing if latest else {}))
+    exclusive = next((sink for sink, memory in evidence.memories.items() if memory.exclusive), "")
+    choices = replace(choices, exclusive=exclusive)
     _judge_journal(evidence, choices, verdict)
     for sink, memory in evidence.memories.items():
         _judge_sink(evidence, sink, memory, choices, verdict)
@@ -87,8 +98,9 @@ def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> No
             _token(evidence.lineage, done),
             choices,
             verdict,
-            adopt="skip the epochs that are done, as long as they come back with the same offsets",
+            adopt="skip the epochs that are done, as long as they come back with the same offsets and files",
             new="write the epochs that come back once more, beside what is there",
+            unless=_unprovable(evidence, range(committed + 1, done + 1), _recorded(evidence.before)),
         )
     open_epoch = lowest_open(view)
     if open_epoch <= committed and not view.prepared(open_epoch):
@@ -132,6 +144,8 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
     view, lineage = evidence.after, evidence.lineage
     known = _known(view, evidence.committed)
     where = f"sink {sink!r} ({memory.target})"
+    if view.latest is not None and memory.adopted_by is None:
+        _judge_holder(evidence, sink, where, memory, choices, verdict)
     if memory.adopted_by is not None:
         _accept(
             ForeignTarget(f"{where}: stream {lineage_tag(memory.adopted_by)} has taken this stream's place"),
@@ -142,19 +156,23 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             new="write from here on as a stream of its own, beside the other",
         )
     elif not memory.enrolled and (foreign := _foreign(lineage, memory)):
-        _judge_foreign(where, sink, foreign, choices, verdict)
+        _judge_foreign(where, sink, foreign, replace(choices, exclusive=sink if memory.exclusive else ""), verdict)
     elif memory.enrolled and view.latest is None:
+        if memory.last == NO_EPOCH and evidence.committed == NO_EPOCH:
+            return  # a start that was refused, or died, before its first epoch: it binds nobody
         adopted = _accept(
             JournalLost(
                 f"{where}: this stream {_written(memory.last)}, but the journal is empty: it was lost "
                 f"or moved. The checkpoint's last committed epoch is {evidence.committed}"
                 + _missing(memory.last, evidence.committed)
+                + (f". The target was last claimed by {memory.holder}" if memory.holder is not None else "")
             ),
             _token(lineage, memory.last),
             choices,
             verdict,
             adopt="take what the sink holds as it is and go on after it",
             new="write every epoch from here on as a new stream beside it",
+            unless=_unprovable(evidence, range(evidence.committed + 1, memory.last + 1), memory.recent),
         )
         if adopted:
             verdict.adopted[sink] = memory.last
@@ -174,13 +192,14 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             _token(lineage, memory.last),
             choices,
             verdict,
-            adopt="skip the epochs that the sink holds, as long as they come back with the same offsets",
+            adopt="skip the epochs that the sink holds, as long as they come back with the same offsets and files",
             new="write the epochs that come back once more, beside what is there",
+            unless=_unprovable(evidence, range(known + 1, memory.last + 1), memory.recent),
         )
         if adopted:
             verdict.adopted[sink] = memory.last
-    elif memory.last < (expected := _expected(evidence.before, sink, memory)):
-        _accept(
+    elif memory.last < (expected := _expected(evidence.before, sink, memory, verdict)):
+        adopted = _accept(
             Rewound(
                 f"{where}: epoch {expected} was committed there, but its last one is "
                 f"{memory.last if memory.last > NO_EPOCH else 'none'}: the target was emptied, moved or restored "
@@ -192,16 +211,86 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             adopt="take the target as it is and go on; what is missing stays missing",
             new=None,
         )
+        if adopted:
+            verdict.missing[sink] = expected
+    elif evidence.starting and memory.enrolled and _was_left_out(evidence.before, sink, memory, verdict):
+        done = evidence.before.done_through
+        adopted = _accept(
+            Rewound(
+                f"{where}: its last epoch is {memory.last}, and the stream has gone on to epoch {done} without it: the "
+                f"sink was left out of the writer meanwhile{_missing(memory.last, done)}"
+            ),
+            _token(lineage, memory.last),
+            choices,
+            verdict,
+            adopt="go on in this target; what it missed stays missing",
+            new=None,
+        )
+        if adopted:
+            verdict.missing[sink] = done
+
+
+def _judge_holder(
+    evidence: Evidence, sink: str, where: str, memory: Memory, choices: Choices, verdict: Verdict
+) -> None:
+    """A target that was claimed since by another journal of this stream: one of the two is a copy."""
+    # What is decided may be finished from a journal that was moved, or is reached by another name, if it knows the
+    # newest claim: the attempts are the same.
+    held_by = memory.holder.journal if memory.holder is not None and not evidence.starting else evidence.journal
+    why = stranger(memory.holder, evidence.after, evidence.lineage, held_by) if evidence.journal else None
+    is_ahead = memory.last > _known(evidence.after, evidence.committed)
+    if is_ahead and memory.holder is not None and same_place(memory.holder.journal, evidence.journal):
+        return  # this journal itself was rewound, which is told with what to do about it
+    holder = memory.holder
+    if holder is not None and evidence.after.kept(sink):
+        since = stranger(holder, evidence.after, evidence.lineage, holder.journal)  # wherever the journals lie
+        if since is not None:
+            raise TwoJournals(
+                f"{where}: {since}, and parts are open by this journal: it cannot tell what the other start has made "
+                "of them. Nothing was written. Go on with the checkpoint that ran last, or in another target"
+            )
+    if why is not None and holder is not None:
+        _accept(
+            TwoJournals(
+                f"{where}: {why}. The checkpoint was copied, moved or restored from a copy. If the other one still "
+                "runs, both would write the same epochs with different rows"
+            ),
+            _token(evidence.lineage, memory.last, holder.generation),
+            choices,
+            verdict,
+            adopt="this journal takes over; the other one, if it runs, is stopped and can write no more",
+            new="write from here on as a stream of its own, beside the other",
+        )
+
+
+def _was_left_out(view: View, sink: str, memory: Memory, verdict: Verdict) -> bool:
+    """Whether the stream has finished epochs since a sink's last one that never went to it."""
+    held = max(memory.last, verdict.missing.get(sink, NO_EPOCH), verdict.adopted.get(sink, NO_EPOCH), view.base - 1)
+    later = [e for e in view.done if e > max(held, view.floor)]
+    return memory.last > NO_EPOCH and (view.floor > held or any(_lacks(view, e, sink, memory) for e in later))
+
+
+def _lacks(view: View, epoch: int, sink: str, memory: Memory) -> bool:
+    winner = view.winner(epoch)
+    if winner is None:
+        return False
+    return sink not in winner.sinks or view.target(sink, winner.generation) not in (None, memory.target)
 
 
 def _foreign(lineage: str, memory: Memory) -> dict[str, int]:
     """Other streams' epochs; earlier incarnations of this query were dealt with by choosing `new`."""
+    if memory.exclusive:
+        return dict(memory.others)  # for other sinks than this one
     query = lineage.partition("~")[0]
     return {other: last for other, last in memory.others.items() if other.partition("~")[0] != query}
 
 
 def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Choices, verdict: Verdict) -> None:
+    taken = []
     for other, last in others.items():
+        if last == NO_EPOCH:
+            taken.append(other)  # it has written nothing, so it binds nobody; and it must not begin now
+            continue
         adopted = _accept(
             ForeignTarget(
                 f"{where}: another stream, {lineage_tag(other)}, {_written(last)}. A new checkpoint "
@@ -215,7 +304,9 @@ def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Ch
             reincarnates=False,
         )
         if adopted:
-            verdict.adopts[sink] = other
+            taken.append(other)
+    if taken:
+        verdict.replaces[sink] = tuple(taken)
 
 
 def _accept(
@@ -227,20 +318,46 @@ def _accept(
     adopt: str | None,
     new: str | None,
     reincarnates: bool = True,
+    unless: str | None = None,
 ) -> bool:
-    """True if the user adopts what was found, False for `new`; raises if there is no choice yet."""
+    """True if the user adopts what was found, False for `new`; raises if there is no choice yet.
+
+    `unless` says why adopting is no choice here.
+    """
+    if unless:
+        adopt = None
+        fault = type(fault)(f"{fault}. adopt= is not offered: {unless}")
     if adopt and token in choices.adopt:
         return True
-    if new and token in choices.new:
+    if new and token in choices.new and not choices.exclusive:
         verdict.reincarnate |= reincarnates
         return False
-    options = [f"  {name}={token!r}: {text}" for name, text in (("adopt", adopt), ("new", new)) if text]
-    raise type(fault)(f"{fault}. Nothing was written. Choose, by an option of EpochWriter:\n" + "\n".join(options))
+    offered = (("adopt", adopt), ("new", "" if choices.exclusive else new))
+    options = "".join(f"\n  {name}={token!r}: {text}" for name, text in offered if text)
+    choose = f" Choose, by an option of EpochWriter:{options}" if options else ""
+    alone = (
+        f"{chr(10) if options else ' '}Sink {choices.exclusive!r} takes one stream only, so there is no new= here; "
+        "give a stream that begins anew a target of its own"
+    )
+    raise type(fault)(f"{fault}. Nothing was written.{choose}{alone if choices.exclusive and new else ''}")
 
 
-def _adopted_before(view: View) -> Mapping[str, int]:
-    taken = view.latest.adopted if view.latest else {}
-    return {sink: last for sink, last in taken.items() if isinstance(last, int)}
+def _unprovable(evidence: Evidence, epochs: Iterable[int], recorded: Mapping[int, str]) -> str | None:
+    """Why epochs that come back could not be told from others, so that skipping them might lose rows; None if not."""
+    for epoch in epochs:
+        why = why_not_provable(recorded.get(epoch), None)
+        if why is not None and why_not_provable(recorded.get(epoch), evidence.sample()) is not None:
+            return f"nothing would prove that epoch {epoch} comes back with the same rows, because {why}"
+    return None
+
+
+def _recorded(view: View) -> dict[int, str]:
+    """The digests of the epochs that the journal remembers."""
+    return {epoch: won.offsets for epoch in view.decided if (won := view.winner(epoch)) is not None}
+
+
+def _numbers(recorded: Mapping[str, Json]) -> dict[str, int]:
+    return {sink: last for sink, last in recorded.items() if isinstance(last, int)}
 
 
 def _known(view: View, committed: int) -> int:
@@ -249,12 +366,14 @@ def _known(view: View, committed: int) -> int:
     return max([view.done_through, *view.decided, *prepared])
 
 
-def _expected(view: View, sink: str, memory: Memory) -> int:
-    """The last epoch that was committed to this very target, as far as the journal remembers."""
+def _expected(view: View, sink: str, memory: Memory, verdict: Verdict) -> int:
+    """The last epoch that was committed to this very target and is not known to be missing, by the journal."""
     described = view.latest.sinks.get(sink) if view.latest else None
     if not isinstance(described, dict) or described.get("target") != memory.target:
         return NO_EPOCH
-    return max((e for e in view.done if (won := view.winner(e)) and sink in won.sinks), default=NO_EPOCH)
+    accepted = verdict.missing.get(sink, NO_EPOCH)
+    given = (e for e in view.done if e > accepted and (won := view.winner(e)) and sink in won.sinks)
+    return max(given, default=NO_EPOCH)
 
 
 def _written(last: int) -> str:
@@ -268,8 +387,10 @@ def _missing(last: int, wanted: int) -> str:
     return f"; epoch{'s' if first < wanted else ''} {first}{f' to {wanted}' if first < wanted else ''} may be missing"
 
 
-def _token(lineage: str, epoch: int) -> str:
-    return f"{lineage_tag(lineage)}@{epoch if epoch > NO_EPOCH else 'none'}"
+def _token(lineage: str, epoch: int, generation: int | None = None) -> str:
+    """The state that was found; with a generation, that of the start that holds the target."""
+    holder = "" if generation is None else f".g{generation}"
+    return f"{lineage_tag(lineage)}{holder}@{epoch if epoch > NO_EPOCH else 'none'}"
 
 
 def tokens(value: str | Collection[str] | None) -> frozenset[str]:

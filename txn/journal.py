@@ -9,12 +9,14 @@ first of them goes.
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from epochal.txn import failpoints
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.files import TEMPORARY, Files, join
+from epochal.txn.files import TEMPORARY, Files, is_local, join, local_path, sweep
 from epochal.txn.records import (
     Decided,
     Done,
@@ -29,12 +31,11 @@ from epochal.txn.records import (
     decode,
     encode,
     epoch_of_name,
+    generation_of_name,
     is_record_name,
 )
 from epochal.txn.totals import totals
-from epochal.txn.view import View, fold
-
-KEEP_GENERATIONS = 8
+from epochal.txn.view import KEEP_GENERATIONS, View, fold
 
 
 class Journal:
@@ -47,6 +48,11 @@ class Journal:
         self._seen: dict[str, Record] = {}
         self._made: dict[str, bytes] = {}  # by us, and not seen in a listing yet: these need not be read
         self._view = fold(())
+
+    @cached_property
+    def place(self) -> str:
+        """Where it is, however it was spelled: what a target is bound to."""
+        return os.path.realpath(local_path(self.path)) if is_local(self.path) else self.path
 
     @property
     def view(self) -> View:
@@ -165,7 +171,7 @@ class Journal:
         view = self.read()  # anew: others may have started and rolled since the snapshot was thought of
         names = [n for n in self._files.names(self.path) if is_record_name(n)]
         spent = _spent_generations(view, through)
-        generations = [n for n in names if n.startswith("g") and int(n[1:7]) in spent]
+        generations = [n for n in names if generation_of_name(n) in spent]
         covered = [n for n in names if (epoch := epoch_of_name(n)) is not None and epoch <= through]
         older = [n for n in names if n.startswith("s") and int(n[1:13]) < through]
         failpoints.hit("before-purge")
@@ -176,10 +182,7 @@ class Journal:
 
     def sweep(self) -> list[str]:
         """Remove the temporary files of writers that died; a live one makes its file again."""
-        stray = [n for n in self._files.names(self.path) if n.startswith(TEMPORARY)]
-        for name in stray:
-            self._files.delete(join(self.path, name))
-        return stray
+        return sweep(self._files, self.path)
 
     def _is_torn(self, names: list[str]) -> bool:
         """Whether a listing lacks records without the snapshot that covers them: a purge went on while it was made.
@@ -221,6 +224,7 @@ def _spent_generations(view: View, through: int) -> set[int]:
     Where parts are open, a generation whose rolls are not sealed might still record one.
     """
     needed = {r.generation for r in view.rolled() if r.after > through} | view.keepers()
+    needed |= {g for e in view.attempts if e > through for g in view.prepared(e)}  # whose sinks a commit asks for
     old = sorted(view.generations)[:-KEEP_GENERATIONS]
     return {n for n in old if n not in needed and not (view.may_roll and view.next_roll(n) is not None)}
 

@@ -22,31 +22,43 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class Attempt:
-    """One generation's try at one epoch of one lineage, or its n-th `roll`, made after that epoch."""
+    """One generation's try at one epoch of one lineage, or its n-th `roll`, made after that epoch.
+
+    `start` tells generations apart that have the same number because a journal was copied; empty if it is unknown.
+    `after` is the last epoch before this one that the sink must hold; None if there is none, or nobody knows.
+    """
 
     lineage: str
     epoch: int
     generation: int
     roll: int = 0
+    start: str = field(default="", compare=False, repr=False)
+    after: int | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def number(self) -> str:
+        """A name for what it publishes: sorts by epoch, then generation."""
+        return f"{self.epoch:012d}.{self.generation:06d}" + (f".r{self.roll:06d}" if self.roll else "")
 
     @property
     def key(self) -> str:
-        """A name for staging areas: sorts by epoch, then generation."""
-        return f"{self.epoch:012d}.{self.generation:06d}" + (f".r{self.roll:06d}" if self.roll else "")
+        """A name for its staging area: copies of a journal have attempts of the same number, and of other starts."""
+        return f"{self.number}-{self.start}" if self.start else self.number
 
     @staticmethod
     def from_key(lineage: str, key: str) -> Attempt | None:
         """The attempt that a staging area is named after, or None for a foreign name.
 
-        >>> Attempt.from_key("1f0c9a2e", "000000000042.000003.r000001")
-        Attempt(lineage='1f0c9a2e', epoch=42, generation=3, roll=1)
+        >>> Attempt.from_key("1f0c9a2e", "000000000042.000003.r000001-5a17").start
+        '5a17'
         """
-        epoch, _, rest = key.partition(".")
+        number, _, start = key.partition("-")
+        epoch, _, rest = number.partition(".")
         generation, _, roll = rest.partition(".r")
         numbers = (epoch, generation, roll or "0")
         if not all(number.isdecimal() for number in numbers):
             return None
-        attempt = Attempt(lineage, *map(int, numbers))
+        attempt = Attempt(lineage, int(epoch), int(generation), int(roll or 0), start)
         return attempt if attempt.key == key else None
 
 
@@ -120,13 +132,40 @@ class Outcome(Enum):
     ALREADY_COMMITTED = "already committed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One start's hold on a target.
+
+    Each start of a stream renews it in the store itself. A copy of a checkpoint has a journal of its own and shares
+    the stores, so this is where the two meet: the journal of whoever claimed last has that start on record, any other
+    has not.
+    """
+
+    lineage: str
+    generation: int
+    start: str  # drawn at random by each start
+    journal: str  # where its journal is
+    sink: str = ""  # what the target is called in its writer
+    replaces: tuple[str, ...] = ()  # the lineages whose place it takes: they can write no more
+    driver: Mapping[str, Json] = field(default_factory=dict, compare=False)  # host and pid, for people
+
+    def __str__(self) -> str:
+        facts = [f"{name} {self.driver[name]}" for name in ("host", "pid") if name in self.driver]
+        return f"generation {self.generation} of the journal in {self.journal or 'an unknown place'}" + (
+            f" ({', '.join(facts)})" if facts else ""
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What a store remembers of the lineages that wrote to it. Read by the guard.
 
     `recent` maps the latest epochs of this lineage to the digests of their source offsets.
     `others` maps other lineages to their last epoch. `adopted_by` names the lineage that took
-    this one's place, if any.
+    this one's place, if any. `holder` is this lineage's newest claim, `version` how many claims the
+    target has seen: a new one is accepted only on the version that was judged. `identity` says what
+    the target is, however it is spelled; empty if the target's name says it. `exclusive`: only one stream
+    may ever write here, so `new` is no choice.
     """
 
     target: str
@@ -135,6 +174,10 @@ class Memory:
     recent: Mapping[int, str] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
     adopted_by: str | None = None
+    holder: Claim | None = None
+    version: int = 0
+    identity: str = ""
+    exclusive: bool = False
 
 
 def lineage_tag(lineage: str) -> str:

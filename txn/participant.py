@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 from epochal.txn.audit import Found, Scope
-from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
 
 Rows = TypeVar("Rows", contravariant=True)
 
@@ -32,8 +32,17 @@ class Participant(Protocol[Rows]):
     def open(self, lineage: str) -> Memory:
         """What the store remembers. Writes nothing; refuses what can never work."""
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        """Remember durably that this lineage writes here, and whose place it takes."""
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        """Bind the target to one start of a lineage, durably; False if it was claimed since `version`: look again.
+
+        Of several that claim on the same version exactly one succeeds.
+        """
+
+    def withdraw(self, claim: Claim) -> None:
+        """Take back a claim under which nothing was written: the lineages that it replaced go on."""
+
+    def holder(self, lineage: str) -> Claim | None:
+        """The newest claim of a lineage, or of the one that took its place. Asked for each epoch: it must be cheap."""
 
     def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
         """Make the rows durable but invisible, and sure that no row can make commit fail.
@@ -45,8 +54,9 @@ class Participant(Protocol[Rows]):
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         """Make the epoch's rows visible.
 
-        A repeat changes nothing and says ALREADY_COMMITTED. Raises DataLost when what was staged
-        is neither staged nor visible; any other exception means "try again".
+        A repeat changes nothing and says ALREADY_COMMITTED; TwoJournals if the epoch is visible from another start
+        or from other offsets. Rewound if the store does not hold epoch `attempt.after`. DataLost when what was staged
+        is neither staged nor visible. Any exception that is not epochal's means "try again".
         """
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
@@ -54,6 +64,18 @@ class Participant(Protocol[Rows]):
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         """The attempts of which anything staged is still there."""
+
+
+@runtime_checkable
+class ChecksFrames(Protocol[Rows]):
+    """A participant that knows from a frame's columns whether it could hold the rows."""
+
+    def check_frame(self, rows: Rows) -> Sequence[str]:
+        """What is wrong, one text a fault; nothing if the frame fits.
+
+        Called before the query starts, or before the first batch is staged and anything is written. Runs no job: the
+        frame may be a stream's. Raises Refused for what is wrong and not the frame's fault.
+        """
 
 
 @runtime_checkable

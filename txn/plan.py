@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from epochal.txn.errors import DataLost, JournalLost, OffsetsChanged
+from epochal.txn.errors import DataLost, JournalCorrupt, JournalLost, OffsetsChanged
 from epochal.txn.model import Attempt, Handle
+from epochal.txn.offsets import Match, compare
 from epochal.txn.records import Prepared
 from epochal.txn.states import State
-from epochal.txn.view import View, handles
+from epochal.txn.view import RESTORE, View, handles
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ def next_step(view: View, committed: int, offsets: str | None) -> Decide | Finis
         others = [(g, record) for g, record in attempts if g != winner.generation]
         losers = tuple((g, handles(r) if isinstance(r, Prepared) else {}) for g, r in others)
         return Finish(epoch, winner.generation, handles(winner), losers)
+    if epoch in view.nobodys and epoch <= committed:
+        raise JournalCorrupt(
+            f"epoch {epoch} is decided for nobody, as in a journal that was closed, and this one is in use: {RESTORE}"
+        )
     if epoch <= committed:
         return Decide(epoch, choose(view, epoch, offsets))
     return None
@@ -66,12 +71,17 @@ def choose(view: View, epoch: int, offsets: str | None) -> int:
             f"from {view.base}). Either the journal lost records: restore it from a copy; or the query ran without "
             "epochal in between"
         )
-    digests = {record.offsets for record in prepared.values()}
-    if offsets is None and len(digests) > 1:
+    digests = [record.offsets for record in prepared.values()]
+    if offsets is None and any(compare(one, two) is Match.DIFFERENT for one in digests for two in digests):
         raise DataLost(
             f"epoch {epoch}: {len(prepared)} attempts planned different offsets, and offsets/{epoch} is gone"
         )
-    matching = [g for g, record in prepared.items() if offsets in (None, record.offsets)]
+    if offsets is None:
+        return max(prepared)
+    found = {g: compare(record.offsets, offsets) for g, record in prepared.items()}
+    # What is not proven is of the same checkpoint all the same; but where one attempt is, it has the better claim.
+    same = [g for g, match in found.items() if match is Match.SAME]
+    matching = same or [g for g, match in found.items() if match is Match.UNPROVEN]
     if not matching:
         raise OffsetsChanged(
             f"epoch {epoch}: offsets/{epoch} is not what any attempt was staged from; the checkpoint was changed by "
@@ -90,6 +100,9 @@ class Sweep(Enum):
 
 def sweep(view: View, attempt: Attempt, *, newest: int) -> Sweep:
     """What the rules allow for one leftover; `newest` and later generations may be alive."""
+    if attempt.start and view.start_of(attempt.generation) not in ("", attempt.start):
+        # Of a copy of this journal, or of one that was lost. Once its epoch is there from us, nobody can commit it.
+        return Sweep.REMOVE if attempt.epoch <= view.done_through else Sweep.KEEP
     if attempt.roll:
         return _sweep_roll(view, attempt, newest=newest)
     if attempt.generation >= newest and not view.is_decided(attempt.epoch):

@@ -36,7 +36,7 @@ from epochal.txn.model import Json, Staged
 FORMAT = 1
 NOBODY = 0  # the winner of an epoch that a closed journal left in doubt
 OPTIONAL = {"omitted": True}  # a field that is not spelled while it is empty
-_NAME = re.compile(r"g\d{6}|e\d{12}\.(g\d{6}|decided|done)|r\d{6}\.\d{6}(\.done)?|s\d{12}", re.ASCII)
+_NAME = re.compile(r"g\d{6,}|e\d{12}\.(g\d{6,}|decided|done)|r\d{6,}\.\d{6,}(\.done)?|s\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class GenerationStarted:
     driver: dict[str, Json] = field(default_factory=dict)  # host, pid and version, for people
     closed: bool = False  # the user chose `new`: the next incarnation has a journal of its own
     at: str = ""
+    start: str = field(default="", metadata=OPTIONAL)  # random: the same number in a copy of the journal has another
+    missing: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> last epoch it may lack
 
     @property
     def name(self) -> str:
@@ -70,6 +72,7 @@ class Prepared:
     offsets: str  # digest of offsets/N as this generation planned it
     sinks: dict[str, Json]  # sink -> {handle, rows, digest, changes}
     at: str = ""
+    rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls there were since the epoch before
 
     @property
     def name(self) -> str:
@@ -186,6 +189,11 @@ def attempt_name(epoch: int, generation: int) -> str:
 def is_record_name(name: str) -> bool:
     """Whether a file of the journal is named as a record is."""
     return name.endswith(".json") and _NAME.fullmatch(name.removesuffix(".json")) is not None
+
+
+def generation_of_name(name: str) -> int | None:
+    """The generation whose start a record's name belongs to; None for other records."""
+    return int(name[1:].removesuffix(".json")) if name.startswith("g") else None
 
 
 def epoch_of_name(name: str) -> int | None:

@@ -17,11 +17,12 @@ from typing import Any, TypeAlias
 
 from epochal.txn import rolls
 from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.coordinator import Coordinator, clear
-from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused
+from epochal.txn.coordinator import Coordinator, claim_of, clear
+from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused, TwoJournals
 from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.holding import copied, new_start, stranger
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
 from epochal.txn.participant import KeepsState, Participant
 from epochal.txn.plan import Sweep, held, sweep
 from epochal.txn.states import State
@@ -105,8 +106,14 @@ class Routed:
     def open(self, lineage: str) -> Memory:
         raise NotImplementedError("a recovery starts no generation")
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+    def claim(self, claim: Claim, *, version: int) -> bool:
         raise NotImplementedError("a recovery starts no generation")
+
+    def withdraw(self, claim: Claim) -> None:
+        raise NotImplementedError("a recovery starts no generation")
+
+    def holder(self, lineage: str) -> Claim | None:
+        raise NotImplementedError("a recovery asks each place before it settles")
 
     def stage(self, attempt: Attempt, rows: Any, *, offsets: str) -> Staged:
         raise NotImplementedError("a recovery stages nothing")
@@ -169,9 +176,30 @@ class Recovery(Coordinator[Any]):
                 memories={place.sink: memory},
                 committed=self._checkpoint.committed(),
                 after=self._journal.read(),
+                journal=self._journal.place,
+                starting=False,
             )
             judge(evidence, Choices())
+        self._check_rolled(before)
         super().settle()
+
+    def _check_rolled(self, view: View) -> None:
+        """What was closed between epochs is shown, whatever a start would say; but not by a copy of the journal."""
+        rolled = {(sink, roll.generation) for roll in view.to_carry_out() for sink in roll.sinks}
+        places = {place for sink, generation in rolled for place in self._sinks.of(generation, sink)}
+        for place in sorted(places, key=str):
+            try:
+                holder = self._sinks.at(place).holder(self.lineage)
+            except EpochalError:
+                raise
+            except Exception as fault:
+                raise CommitFailed(place.sink, view.done_through, fault) from fault
+            place_of_claim = holder.journal if holder is not None else ""
+            if (why := copied(holder, self._journal.read(), self.lineage, place_of_claim)) is not None:
+                raise TwoJournals(f"sink {place.sink!r} ({place.target}): {why}. Nothing was changed")
+
+    def _check_bound(self, journal: Journal, lineage: str, name: str, participant: Participant[Any]) -> None:
+        """Nothing to do: `settle` has judged every place that waits."""
 
     def _waiting(self, view: View) -> list[tuple[int, Place]]:
         """The sinks that decided epochs wait for, each with the first such epoch."""
@@ -209,20 +237,67 @@ def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str,
     return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest)
 
 
-def fence(journal: Journal, *, version: str = "", sinks: Mapping[str, Json] | None = None) -> int:
+def fence(
+    journal: Journal,
+    lineage: str,
+    sinks: Sinks,
+    *,
+    version: str = "",
+    described: Mapping[str, Json] | None = None,
+    names: Callable[[], str] = new_start,
+) -> int:
     """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step.
 
-    It has the newest generation's sinks, and instead of them or besides them those that are given.
+    It has the newest generation's sinks, and instead of them or besides them those that are described. Their targets
+    are claimed too. Refused on a copy of the journal: the driver of the other one would not notice.
     """
     while True:
-        latest = journal.read().latest
+        view = journal.read()
+        sinks.learn(view)
+        latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
-        number = latest.generation + 1
         driver: dict[str, Json] = {"host": platform.node(), "pid": os.getpid(), "epochal": version, "fence": True}
-        whole = {**latest.sinks, **(sinks or {})}
-        if journal.claim(replace(latest, generation=number, sinks=whole, driver=driver, at=journal.now())):
-            return number
+        started = replace(
+            latest,
+            generation=latest.generation + 1,
+            start=names(),
+            sinks={**latest.sinks, **(described or {})},
+            driver=driver,
+            at=journal.now(),
+        )
+        targets = {name: sinks.at(_place(name, description)) for name, description in started.sinks.items()}
+        memories = {name: _memory(name, target, lineage) for name, target in targets.items()}
+        if journal.read().generation != view.generation:
+            continue  # somebody has started meanwhile, and may hold them
+        for name, memory in memories.items():
+            if (why := stranger(memory.holder, view, lineage, journal.place)) is not None:
+                raise TwoJournals(
+                    f"sink {name!r} ({memory.target}): {why}. This checkpoint is a copy, or was moved. Nothing was "
+                    "changed. Use the checkpoint that the target belongs to, or start the query on this one"
+                )
+        if not journal.claim(started):
+            continue
+        claims = {name: claim_of(started, journal.place, name) for name in targets}
+        if all(target.claim(claims[name], version=memories[name].version) for name, target in targets.items()):
+            return started.generation
+        if (newer := journal.read().generation) > started.generation:
+            raise FencedOut(
+                f"generation {started.generation} was superseded by generation {newer}: another driver has started "
+                "this query"
+            )
+
+
+def _memory(name: str, target: Participant[Any], lineage: str) -> Memory:
+    try:
+        return target.open(lineage)
+    except EpochalError:
+        raise
+    except Exception as fault:
+        raise Refused(
+            f"sink {name!r} does not answer, so a driver that writes to it cannot be stopped: {fault}. Nothing was "
+            "changed. Try again when it is back"
+        ) from fault
 
 
 def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
@@ -234,18 +309,26 @@ def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
     return found
 
 
-def roll_all(journal: Journal, checkpoint: Checkpoint, lineage: str, sinks: Sinks, *, version: str = "") -> int:
+def roll_all(
+    journal: Journal,
+    checkpoint: Checkpoint,
+    lineage: str,
+    sinks: Sinks,
+    *,
+    version: str = "",
+    names: Callable[[], str] = new_start,
+) -> int:
     """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
     view = journal.read()
     _refuse_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
     places = _kept_at(view, sinks)
     described: dict[str, Json] = {name: sinks.description(place) for name, place in places.items()}
-    generation = fence(journal, version=version, sinks=described)
+    generation = fence(journal, lineage, sinks, version=version, described=described, names=names)
     view = journal.read()
     _refuse_doubt(view, checkpoint)
     view = rolls.seal_older(journal, view, by=generation)
     try:
-        attempt = Attempt(lineage, view.done_through, generation, 1)
+        attempt = Attempt(lineage, view.done_through, generation, 1, view.start_of(generation))
         rolls.close(journal, view, {name: sinks.at(place) for name, place in places.items()}, attempt, every=True)
     except FileExistsError:
         raise FencedOut(f"generation {generation} was superseded: another driver has started this query") from None
@@ -281,8 +364,8 @@ def check_belongs(journal: Journal, query: str) -> None:
     latest = journal.read().latest
     if latest is None:
         raise Refused(
-            f"{journal.path} holds no journal: epochal has not run on this checkpoint, or its journal is kept "
-            "elsewhere (EpochWriter's journal=)"
+            f"{journal.path} holds no journal: epochal has not run on this checkpoint, its journal was lost (a start "
+            "says what the sinks hold), or it is kept elsewhere (EpochWriter's journal=, --journal here)"
         )
     if latest.query != query:
         raise Refused(

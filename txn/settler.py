@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from epochal.txn.coordinator import Coordinator, Ran, Rows
-from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, StoreAway
+from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 
 log = logging.getLogger("epochal")
 
@@ -201,12 +201,23 @@ class Settler(Generic[Rows]):
                 # Due and not closed: an epoch is under way. Its end wakes us; until then this must not spin.
                 failures = failures + 1 if failed is not None or pause == 0.0 else 0
             except EpochalError as fault:
-                # Not for waiting. The next batch, or whoever waits for the query, raises it.
-                self.failure = fault
-                log.error("settling stopped: %s", fault)
-                if self._on_failure is not None:
-                    self._on_failure(fault)
+                self._fail(fault)
                 return
+            except Exception as fault:  # noqa: BLE001  # a thread that dies in silence would leave epochs unshown
+                unknown = SettlingFailed(
+                    f"settling ended with an error that it does not know: {type(fault).__name__}: {fault}. What is "
+                    "decided is safe: `epochal recover CHECKPOINT` finishes it, or the next start of the query"
+                )
+                unknown.__cause__ = fault
+                self._fail(unknown)
+                return
+
+    def _fail(self, fault: EpochalError) -> None:
+        """Not for waiting. The next batch, or whoever waits for the query, raises it."""
+        self.failure = fault
+        log.error("settling stopped: %s", fault, exc_info=fault.__cause__)
+        if self._on_failure is not None:
+            self._on_failure(fault)
 
     def _raise_failure(self) -> None:
         if self.failure is not None:

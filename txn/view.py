@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,9 +20,13 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
+    attempt_name,
     canonical,
 )
 from epochal.txn.states import State, advance
+
+KEEP_GENERATIONS = 8  # starts that no compaction removes
+RESTORE = "restore the journal from a copy that has it"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class View:
     carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
     kept_at_floor: Mapping[str, Json] = field(default_factory=dict)  # sink -> what it kept, folded away
     totals_at_floor: Mapping[str, Json] = field(default_factory=dict)  # what the sinks were given, folded away
+    nobodys: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
     _kept: dict[str, dict[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # found before
 
     @cached_property
@@ -65,7 +71,7 @@ class View:
 
     def is_over(self, epoch: int) -> bool:
         """Whether an epoch is done, folded away or before the journal's time."""
-        return epoch <= self.floor or epoch in self.done or epoch < self.base
+        return epoch <= self.done_through or epoch < self.base
 
     def is_decided(self, epoch: int) -> bool:
         return epoch in self.decided or self.is_over(epoch)
@@ -81,6 +87,33 @@ class View:
     def winner(self, epoch: int) -> Prepared | None:
         """The attempt that became the epoch, while its record is kept."""
         return self.prepared(epoch).get(self.decided.get(epoch, 0))
+
+    def start_of(self, generation: int) -> str:
+        """The random name of a generation's start; empty if its record has none or is gone."""
+        started = self.generations.get(generation)
+        return started.start if started is not None else ""
+
+    def given(self, sink: str, generation: int, *, before: int, only_done: bool = False) -> int | None:
+        """The last epoch before another that a sink got where a generation has it; None if nobody can tell.
+
+        Epochs that the user has accepted as missing do not count.
+        """
+        target = self.target(sink, generation)
+        latest = self.latest.missing if self.latest else {}
+        accepted = latest.get(sink)
+        lowest = max(self.floor, accepted if isinstance(accepted, int) else NO_EPOCH)
+        for epoch in sorted((e for e in self.decided if lowest < e < before), reverse=True):
+            winner = self.winner(epoch)
+            counts = winner is not None and sink in winner.sinks and (epoch in self.done or not only_done)
+            if winner is not None and counts and self.target(sink, winner.generation) == target is not None:
+                return epoch
+        return None
+
+    def target(self, sink: str, generation: int) -> str | None:
+        """Where a generation has a sink; None if its start is gone or has no such sink."""
+        started = self.generations.get(generation)
+        described = started.sinks.get(sink) if started is not None else None
+        return target_of(described) if described is not None else None
 
     def next_roll(self, generation: int) -> int | None:
         """The number of a generation's next roll; None if a newer one has sealed them."""
@@ -197,13 +230,16 @@ def fold(records: Iterable[Record]) -> View:
     floor = NO_EPOCH
     kept: dict[str, Json] = {}
     totals: dict[str, Json] = {}
+    nobodys: set[int] = set()
     for record in records:
         match record:
             case GenerationStarted():
                 generations[record.generation] = record
             case Prepared() | Seal():
                 attempts.setdefault(record.epoch, {})[record.generation] = record
-            case Decided(generation=winner) if winner != NOBODY:
+            case Decided(generation=winner) if winner == NOBODY:
+                nobodys.add(record.epoch)
+            case Decided():
                 decided[record.epoch] = record.generation
             case Done():
                 done[record.epoch] = record.generation
@@ -213,7 +249,18 @@ def fold(records: Iterable[Record]) -> View:
                 carried_out.add((record.generation, record.number))
             case Snapshot() if record.through > floor:
                 floor, kept, totals = record.through, record.kept, record.totals
-    view = View(generations, attempts, decided, frozenset(done), floor, rolls, frozenset(carried_out), kept, totals)
+    view = View(
+        generations,
+        attempts,
+        decided,
+        frozenset(done),
+        floor,
+        rolls,
+        frozenset(carried_out),
+        kept,
+        totals,
+        frozenset(nobodys),
+    )
     _check(view, done)
     return view
 
@@ -222,19 +269,65 @@ def _check(view: View, done: Mapping[int, int]) -> None:
     queries = {g.query for g in view.generations.values()}
     if len(queries) > 1:
         raise JournalCorrupt(f"the journal holds records of several queries: {', '.join(sorted(queries))}")
-    if view.rolls and max(view.rolls) > view.generation:
-        raise JournalCorrupt(f"generation {max(view.rolls)} has rolled, and its start is missing")
     for epoch, generation in view.decided.items():
         if epoch > view.floor:
             view.state(epoch, generation)
             if view.winner(epoch) is None:
                 raise JournalCorrupt(
-                    f"epoch {epoch} was decided for generation {generation}, whose PREPARED record is missing; "
-                    "restore the journal from a copy"
+                    f"epoch {epoch} was decided for generation {generation}, whose PREPARED record is missing "
+                    f"({attempt_name(epoch, generation)}); {RESTORE}"
                 )
     for epoch, generation in done.items():
         if epoch > view.floor and view.decided.get(epoch) != generation:
-            raise JournalCorrupt(f"epoch {epoch} is done but was not decided for generation {generation}")
+            raise JournalCorrupt(
+                f"epoch {epoch} is done but was not decided for generation {generation} "
+                f"({Decided(epoch, generation).name}); {RESTORE}"
+            )
+    _check_generations(view)
+    _check_epochs(view)
+    _check_rolls(view)
+
+
+def _check_generations(view: View) -> None:
+    """Starts are numbered without a gap, and only old ones are ever removed."""
+    for number in range(max(1, view.generation - KEEP_GENERATIONS + 1), view.generation):
+        if number not in view.generations:
+            raise JournalCorrupt(f"the start of generation {number} is missing (g{number:06d}.json); {RESTORE}")
+    made_by = {r.generation for e, rs in view.attempts.items() if e > view.floor for r in rs.values()}
+    seals = {r.by for rs in view.attempts.values() for r in rs.values() if isinstance(r, Seal)}
+    newest = max([0, *made_by, *seals, *view.rolls])
+    if newest > view.generation:
+        raise JournalCorrupt(
+            f"generation {newest} has left records, and its start is missing (g{newest:06d}.json); {RESTORE}"
+        )
+
+
+def _check_epochs(view: View) -> None:
+    """Epochs follow each other: each has a record until a snapshot covers it, and one that is done has a winner."""
+    first = max(view.base, view.floor + 1)
+    known = {e for e in view.attempts if view.prepared(e)} | view.decided.keys() | view.nobodys
+    for epoch in range(first, max(known, default=first)):
+        if epoch not in known:
+            raise JournalCorrupt(
+                f"epoch {epoch} has no record and epoch {max(known)} has: records or a snapshot are missing; {RESTORE}"
+            )
+    for epoch in range(first, view.done_through):
+        if epoch not in view.decided and epoch not in view.nobodys:
+            raise JournalCorrupt(
+                f"epoch {view.done_through} is done, and the decision about epoch {epoch} is missing "
+                f"({Decided(epoch, 0).name}); {RESTORE}"
+            )
+
+
+def _check_rolls(view: View) -> None:
+    """A winner says how many rolls there were between the epoch before and itself."""
+    counts = Counter(roll.after for roll in view.rolled())
+    for epoch in view.decided:
+        winner = view.winner(epoch)
+        if winner is not None and epoch - 1 > view.floor and counts[epoch - 1] < winner.rolls:
+            raise JournalCorrupt(
+                f"{winner.rolls} rolls followed epoch {epoch - 1}, and {counts[epoch - 1]} are there; {RESTORE}"
+            )
 
 
 def handles(record: Prepared | Roll) -> dict[str, Handle]:

@@ -192,7 +192,9 @@ def _conclusion(found: Audit) -> str:
     upto = f"up to epoch {found.through}" if found.through > NO_EPOCH else "of a stream that has no epoch yet"
     verdict = found.verdict
     said = {
-        Verdict.EXACT: f"exact: every row {upto} is there once",
+        Verdict.EXACT: f"exact: every row {upto} is there once"
+        if all(audited.judgement.wanted.digest is not None for audited in found.sinks)
+        else f"exact: as many rows as were staged {upto} are there; which rows they are is proven with digest=True",
         Verdict.DIFFERS: f"differs: what is there {upto} is not what was staged",
         Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not all of it could be proven",
     }[verdict]

@@ -8,10 +8,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from epochal._version import __version__
-from epochal.cli.text import paint
+from epochal.cli.text import paint, tell_error
 from epochal.sinks.quantities import parse_duration, parse_size
+from epochal.sinks.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled
 
 AWAY = 1
@@ -41,27 +43,33 @@ KEPT = "keep the data here, and go on with what is there"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser(as_json="--json" in given).parse_args(given)
     verbose = getattr(options, "verbose", False)
+    as_json = getattr(options, "json", False)
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s",
         stream=sys.stderr,
     )
     try:
-        return _run(options)
+        with trusting(getattr(options, "trust", None)):
+            return _run(options)
     except NotSettled as fault:
-        return _fail(fault, AWAY, verbose=verbose)
+        return _fail(fault, AWAY, verbose=verbose, as_json=as_json)
     except EpochalError as fault:
-        return _fail(fault, REFUSED, verbose=verbose)
+        return _fail(fault, REFUSED, verbose=verbose, as_json=as_json)
     except BrokenPipeError:
         # The reader of our output has seen enough; the interpreter must not try to flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as fault:
-        return _fail(fault, AWAY, verbose=verbose)
-    except KeyboardInterrupt:
-        print("interrupted; what is decided stays decided", file=sys.stderr)
+        return _fail(fault, AWAY, verbose=verbose, as_json=as_json)
+    except KeyboardInterrupt as fault:
+        if as_json:
+            tell_error(fault, INTERRUPTED, "interrupted; what is decided stays decided")
+        else:
+            print("interrupted; what is decided stays decided", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -121,17 +129,28 @@ def _run(options: argparse.Namespace) -> int:
             )
 
 
-def _fail(fault: Exception, code: int, *, verbose: bool) -> int:
+def _fail(fault: Exception, code: int, *, verbose: bool, as_json: bool) -> int:
     if verbose:
         traceback.print_exception(fault)
-    print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+    if as_json:
+        tell_error(fault, code)
+    else:
+        print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
     return code
 
 
-def parser() -> argparse.ArgumentParser:
+class _JsonParser(argparse.ArgumentParser):
+    """Wrong usage as JSON too."""
+
+    def error(self, message: str) -> NoReturn:
+        tell_error(argparse.ArgumentError(None, message), REFUSED)
+        self.exit(REFUSED)
+
+
+def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     """The commands and their options."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="for machines")
+    common.add_argument("--json", action="store_true", help='for machines; errors too, as {"error": ...}')
     # Accepted before and after the command; SUPPRESS keeps the one that is absent from undoing the other.
     verbose = argparse.ArgumentParser(add_help=False)
     verbose.add_argument(
@@ -139,9 +158,14 @@ def parser() -> argparse.ArgumentParser:
     )
     stream = argparse.ArgumentParser(add_help=False)
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
+    stream.add_argument(
+        "--trust",
+        metavar="HOST[,HOST]",
+        help="send user and password, or a certificate, to these Cassandra hosts although only the journal names them",
+    )
     stream.add_argument("--journal", metavar="J", help="where the journal is, if EpochWriter was given journal=")
 
-    whole = argparse.ArgumentParser(
+    whole = (_JsonParser if as_json else argparse.ArgumentParser)(
         prog="epochal",
         description="Exactly-once sinks for PySpark Structured Streaming.",
         epilog=EXAMPLES,
@@ -151,24 +175,24 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"epochal {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "where a stream and its sinks stand; reads only"
-    commands.add_parser("status", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    commands.add_parser("status", parents=[stream, common, verbose], help=about, description=_sentence(about))
     about = "is what the sinks hold exactly what was given to them? reads only"
-    audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=_sentence(about))
     audit.add_argument(
         "--fast", action="store_true", help="without reading rows, and so without Spark: names, lengths and logs alone"
     )
     about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
     recover = commands.add_parser(
-        "recover", parents=[stream, common, verbose], help=about, description=about.capitalize()
+        "recover", parents=[stream, common, verbose], help=about, description=_sentence(about)
     )
     about = "publish every part that is open, before its limits are reached; a query that still runs is stopped"
-    roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
     for patient in (recover, roll):
         patient.add_argument(
             "--timeout", type=_seconds, default=60.0, metavar="S", help="how long to wait for a store (60)"
         )
     about = "list, and with --yes remove, what dead drivers left behind"
-    collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=about.capitalize())
+    collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=_sentence(about))
     collect.add_argument("--yes", action="store_true", help="remove it; without this nothing is changed")
     collect.add_argument(
         "--fence",
@@ -176,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
         help="count the newest driver as dead too; with --yes one that still runs is stopped",
     )
     about = "join the small files of a rolling-file target; readers by manifest see every row once all the while"
-    compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=about.capitalize())
+    compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=_sentence(about))
     compact.add_argument("path", metavar="PATH", help="the target of a RollingFileSink")
     compact.add_argument(
         "--max-bytes", type=_size, default="128 MB", metavar="SIZE", help="how large joined files become (128 MB)"
@@ -193,14 +217,14 @@ def parser() -> argparse.ArgumentParser:
     )
     compact.add_argument("--dry-run", action="store_true", help="only say what would be joined")
     about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
-    demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=about.capitalize())
+    demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
     demo.add_argument("--epochs", type=_number(4), metavar="N", help="how many epochs (8, or more for more kills)")
     demo.add_argument("--rows", type=_number(1), default=3000, metavar="N", help="orders in each epoch (3000)")
     demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
     demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")
     about = "run a real server on loopback until Ctrl-C, to try things on"
-    serve = commands.add_parser("serve", parents=[verbose], help=about, description=about.capitalize())
+    serve = commands.add_parser("serve", parents=[verbose], help=about, description=_sentence(about))
     kinds = serve.add_subparsers(dest="server", metavar="SERVER", required=True)
     about = "Apache Cassandra 5: a container, or processes from Maven's jars"
     cassandra = kinds.add_parser("cassandra", parents=[common, verbose], help=about, description=about)
@@ -215,6 +239,11 @@ def parser() -> argparse.ArgumentParser:
     hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
     hdfs.add_argument("--folder", metavar="DIR", help=KEPT)
     return whole
+
+
+def _sentence(text: str) -> str:
+    """Only the first letter: names keep their own."""
+    return text[0].upper() + text[1:]
 
 
 def _seconds(text: str) -> float:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from epochal.cli.streams import Stream
+from epochal.txn.checkpoint import sample_of_offsets
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.files import TEMPORARY
 from epochal.txn.guard import Choices, Evidence, judge
 from epochal.txn.model import NO_EPOCH, Memory, OpenPart
+from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import held
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_parts
@@ -52,6 +54,7 @@ class Facts:
     size: int
     temporary: int
     refusal: str  # what a start would say now, or nothing
+    unprovable: dict[int, str]  # epochs that a restored checkpoint could bring back with other rows unseen, and why
 
     @property
     def settled(self) -> bool:
@@ -97,6 +100,7 @@ def gather(stream: Stream) -> Facts:
         size=sum(e.length for e in entries),
         temporary=temporary,
         refusal=_refusal(stream, sinks, stores, before, committed, view),
+        unprovable=_unprovable(stream, view),
     )
 
 
@@ -145,11 +149,24 @@ def _sink(place: Place, sinks: Sinks, stores: _Stores) -> SinkFacts:
     return SinkFacts(place, place in sinks.current().values(), last, stores.errors.get(place, ""))
 
 
+def _unprovable(stream: Stream, view: View) -> dict[int, str]:
+    won = {epoch: record.offsets for epoch in sorted(view.decided) if (record := view.winner(epoch)) is not None}
+    sample = sample_of_offsets(stream.checkpoint) if won else None
+    return {epoch: why for epoch, recorded in won.items() if (why := why_not_provable(recorded, sample)) is not None}
+
+
 def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, committed: int, after: View) -> str:
     """What a start with the newest generation's sinks, and without adopt= or new=, would refuse."""
     memories = {p.sink: stores.memories[p] for p in sinks.current().values() if p in stores.memories}
     evidence = Evidence(
-        lineage=stream.lineage, before=before, memories=memories, committed=committed, after=after, eager=False
+        lineage=stream.lineage,
+        before=before,
+        memories=memories,
+        committed=committed,
+        after=after,
+        eager=False,
+        journal=stream.journal.place,
+        sample=lambda: sample_of_offsets(stream.checkpoint),
     )
     try:
         judge(evidence, Choices())

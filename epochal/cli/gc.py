@@ -56,7 +56,7 @@ def collect(stream: Stream, *, remove: bool, fencing: bool) -> Collected:
     view = stream.journal.read()
     result = Collected(view.generation + 1 if fencing else view.generation, stream.checkpoint.committed())
     if fencing and remove:
-        result.fenced = fence(stream.journal, version=__version__)
+        result.fenced = fence(stream.journal, stream.lineage, stream.sinks(), version=__version__)
         result.newest = result.fenced
     for number, journal in enumerate(incarnations(stream.journal_of), 1):
         # Whoever closed a journal is not at work in it: its own number is past the last one that was.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from epochal.cli.text import counted, facts, paint
+from epochal.cli.text import counted, facts, paint, tell_error
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster, HdfsCluster, Node
 from epochal.testing.servers.cassandra_local import MEMORY
@@ -33,7 +33,7 @@ def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool
         found = port or _usual_port(nodes, folder)
         return servers.cassandra(nodes, folder=folder, port=found, own=True, tell=_tell)
 
-    return _serve(start, (_answer if as_json else _how_to_connect))
+    return _serve(start, (_answer if as_json else _how_to_connect), as_json=as_json)
 
 
 def hdfs(*, datanodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
@@ -43,10 +43,10 @@ def hdfs(*, datanodes: int, port: int | None, folder: str | None, as_json: bool)
         _tell(f"HDFS with {counted(datanodes, 'DataNode')}")
         return servers.hdfs(datanodes, folder=folder, port=port, own=True, tell=_tell)
 
-    return _serve(start, (_hdfs_answer if as_json else _how_to_use_hdfs))
+    return _serve(start, (_hdfs_answer if as_json else _how_to_use_hdfs), as_json=as_json)
 
 
-def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str]) -> int:
+def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str], *, as_json: bool) -> int:
     """Until asked to end: 0, or 1 if a server did not start or died, 130 if asked before it was ready."""
     # Asked to end, by Ctrl-C or by a supervisor, means the same: take everything down in order.
     # SIGINT too: a shell starts what runs in the background with it ignored.
@@ -61,7 +61,10 @@ def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str]) -> int:
             ready = True
             _watch(cluster.nodes)
     except servers.ServerFailed as fault:
-        _tell(paint(str(fault), "red", sys.stderr))
+        if as_json:
+            tell_error(fault, FAILED)
+        else:
+            _tell(paint(str(fault), "red", sys.stderr))
         return FAILED
     except KeyboardInterrupt:
         _tell("stopped")

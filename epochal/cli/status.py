@@ -153,6 +153,7 @@ def to_json(found: Facts) -> dict[str, Json]:
             "folded_through": _epoch(found.view.floor),
         },
         "refusal": found.refusal or None,
+        "unprovable": [{"epoch": epoch, "why": why} for epoch, why in found.unprovable.items()],
     }
 
 
@@ -194,6 +195,12 @@ def to_text(found: Facts) -> str:
     if found.leftovers:
         shown = leftover_table(found.leftovers, latest.generation, found.committed)
         parts.append(_titled("leftovers: staged data in the sinks", shown))
+    for reason in dict.fromkeys(found.unprovable.values()):
+        epochs = [epoch for epoch, other in found.unprovable.items() if other == reason]
+        parts.append(
+            f"epoch {listed(epochs)}: {reason}. If the checkpoint is restored from an older copy, nothing proves that "
+            "the same rows come back"
+        )
     parts.append(_conclusion(found))
     return "\n\n".join(parts)
 
@@ -233,7 +240,7 @@ def _conclusion(found: Facts) -> str:
 
 def _driver(found: Facts) -> str:
     driver = found.latest.driver
-    what = "fenced by epochal gc" if driver.get("fence") else "started"
+    what = "fenced by a command" if driver.get("fence") else "started"
     return f"{what} {found.latest.at} by process {driver.get('pid')} on {driver.get('host')}"
 
 

@@ -23,6 +23,7 @@ from epochal.txn.files import Files, is_local, join
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
+from epochal.txn.reaching import reaching
 from epochal.txn.recovery import Sinks, check_belongs
 
 GROUP = "epochal.participants"
@@ -80,9 +81,12 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
     journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
     stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path)
-    if not files.names(path):
-        raise Refused(f"{path}: there is no such folder, or it is empty. Name the checkpointLocation of a query")
-    _ = stream.current
+    with reaching(f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"):
+        if not files.names(path):
+            raise Refused(f"{path}: there is no such folder, or it is empty. Name the checkpointLocation of a query")
+        _ = stream.query
+    with reaching(f"the journal {journal_path}", "Name it by --journal, as a user who may read it"):
+        _ = stream.current
     return stream
 
 

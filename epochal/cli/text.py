@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -51,6 +52,12 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{paint(name.ljust(width), 'dim')}  {value}" for name, value in pairs)
+
+
+def tell_error(fault: BaseException, code: int, message: str | None = None) -> None:
+    """An error for machines, in the place of the answer: the error's class, what it says, and the exit code."""
+    told = {"type": type(fault).__name__, "message": message or str(fault), "exit_code": code}
+    print(json.dumps({"error": told}, indent=2))
 
 
 def size(count: int) -> str:

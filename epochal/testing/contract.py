@@ -26,12 +26,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from epochal.testing.processes import Answer, in_threads
-from epochal.txn.errors import DataLost, EpochalError
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome
+from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome
 from epochal.txn.participant import Participant
 
 Rows = TypeVar("Rows")
@@ -336,17 +337,93 @@ class ParticipantContract(Generic[Rows]):
         assert (memory.enrolled, memory.last) == (False, NO_EPOCH)
 
     def test_a_lineage_that_has_only_enrolled_is_known_to_others(self) -> None:
-        self.participant().enrol(THEIRS, adopts=None)
+        self._enrolled(THEIRS)
 
         assert dict(self._memory().others) == {THEIRS: NO_EPOCH}
 
     def test_a_lineage_is_told_who_has_adopted_it(self) -> None:
         self._commit(FIRST, [1])
-        self.participant().enrol(THEIRS, adopts=OURS)
+        self._claim(THEIRS, replaces=(OURS,))
 
         assert self._memory(OURS).adopted_by == THEIRS
         assert self._memory(THEIRS).adopted_by is None
         assert dict(self._memory(THEIRS).others) == {OURS: FIRST.epoch}
+
+    # Claims.
+
+    def test_the_newest_claim_holds_the_target(self) -> None:
+        first = self._claim(OURS, start="a")
+        second = self._claim(OURS, start="b")
+
+        assert first != second
+        assert self.participant().holder(OURS) == self._memory(OURS).holder == second
+        assert self.participant().holder(THEIRS) is None
+
+    def test_a_claim_on_a_version_that_is_over_is_refused(self) -> None:
+        seen = self._memory(THEIRS).version
+        first = self._claim(OURS)
+
+        late = Claim(lineage=THEIRS, generation=1, start="z", journal="/journals/z")
+        assert not self.participant().claim(late, version=seen)
+        assert self.participant().holder(THEIRS) is None
+        assert self.participant().holder(OURS) == first
+        assert not self._memory(THEIRS).enrolled
+
+    def test_of_several_that_claim_at_once_one_succeeds(self) -> None:
+        for number in range(self.rounds):
+            version = self._memory().version
+            claims = [Claim(lineage=OURS, generation=number, start=f"{number}{who}", journal="/j") for who in "ab"]
+            answers = self.at_once([partial(self.participant().claim, claim, version=version) for claim in claims])
+
+            assert sorted(map(str, answers)) == ["False", "True"], answers
+            assert self.participant().holder(OURS) == claims[answers.index(True)]
+
+    def test_who_takes_a_lineages_place_holds_the_target_for_it(self) -> None:
+        self._claim(OURS)
+        theirs = self._claim(THEIRS, replaces=(OURS,))
+
+        assert self.participant().holder(OURS) == theirs
+
+    def test_a_lineage_stays_replaced_when_its_successor_starts_again(self) -> None:
+        self._claim(OURS)
+        self._claim(THEIRS, start="a", replaces=(OURS,))
+        self._claim(THEIRS, start="b")
+        holder = self.participant().holder(OURS)
+
+        assert holder is not None
+        assert (holder.lineage, holder.start) == (THEIRS, "b")
+        assert self._memory(OURS).adopted_by == THEIRS
+
+    def test_a_claim_that_is_taken_back_leaves_the_target_to_those_before_it(self) -> None:
+        ours = self._claim(OURS)
+        theirs = self._claim(THEIRS, replaces=(OURS,))
+        self.participant().withdraw(theirs)
+
+        assert self.participant().holder(OURS) == ours
+        assert self.participant().holder(THEIRS) is None
+        assert self._memory(OURS).adopted_by is None
+
+    # Copies of a journal, and stores that went back.
+
+    def test_an_epoch_that_is_there_from_another_start_is_refused(self) -> None:
+        ours, copy = replace(FIRST, start="a"), replace(FIRST, start="b")
+        self.participant().commit(ours, self._stage(ours, [1, 2]))
+        handle = self._stage(copy, [1, 2])
+
+        fault = _raised(lambda: self.participant().commit(copy, handle))
+        assert isinstance(fault, TwoJournals), repr(fault)
+        assert sorted(self.visible()) == [1, 2]
+
+    def test_an_epoch_is_not_shown_where_the_one_before_it_is_missing(self) -> None:
+        self._commit(FIRST, [1])
+        later = Attempt(OURS, 3, 1, after=2)
+        handle = self._stage(Attempt(OURS, 3, 1), [2])
+
+        fault = _raised(lambda: self.participant().commit(later, handle))
+        assert isinstance(fault, Rewound), repr(fault)
+        assert self.visible() == [1]
+        assert self.participant().commit(replace(later, after=0), handle) is Outcome.COMMITTED
+        assert sorted(self.visible()) == [1, 2]
 
     # Description.
 
@@ -369,10 +446,13 @@ class ParticipantContract(Generic[Rows]):
 
     # What the tests are made of.
 
+    def _claim(self, lineage: str, *, start: str = "a", replaces: tuple[str, ...] = ()) -> Claim:
+        return claim_for(self.participant(), lineage, start=start, replaces=replaces)
+
     def _enrolled(self, lineage: str = OURS) -> Participant[Rows]:
-        participant = self.participant()
-        participant.enrol(lineage, adopts=None)
-        return participant
+        if not self._memory(lineage).enrolled:
+            self._claim(lineage)
+        return self.participant()
 
     def _stage(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
         staged = self._enrolled(attempt.lineage).stage(attempt, self.rows(numbers), offsets=_offsets(attempt))
@@ -395,6 +475,15 @@ class ParticipantContract(Generic[Rows]):
         assert sorted(self.visible()) == [1, 2, 3]
         assert self.participant().leftovers(OURS) == []
         assert self.participant().commit(Attempt(OURS, 0, winner), handles[winner]) is Outcome.ALREADY_COMMITTED
+
+
+def claim_for(
+    participant: Participant[Any], lineage: str, *, start: str = "a", replaces: tuple[str, ...] = ()
+) -> Claim:
+    """Claim a store for a lineage, as a start of its query would."""
+    claim = Claim(lineage=lineage, generation=1, start=start, journal="/journals/a", sink="x", replaces=replaces)
+    assert participant.claim(claim, version=participant.open(lineage).version)
+    return claim
 
 
 def _offsets(attempt: Attempt) -> str:

@@ -5,9 +5,9 @@ files: this participant hides no mistake of the protocol. Layout::
 
     target/000000000042.000003.LINEAGE           published: one JSON value a line
     target/_staged/LINEAGE/000000000042.000003
-    target/_lineages/LINEAGE.json                enrolled
+    target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.enrolment`)
 
-The first line of a file says which lineage wrote it and from which source offsets.
+The first line of a file says which start of which lineage wrote it, and from which source offsets.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from epochal.sinks.enrolment import Register
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, OptionError, Refused
-from epochal.txn.files import TEMPORARY, Files, LocalFiles, join
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.errors import DataLost, OptionError, Refused, Rewound, TwoJournals
+from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 
 HANDLE_VERSION = 1
 KEY_LENGTH = len(Attempt("", 0, 0).key)
@@ -32,6 +33,10 @@ class DirectoryParticipant:
         self._path = path
         self._name = name
         self._files: Files = files or LocalFiles()
+        self._register = Register(self._files, join(path, "_lineages"))
+
+    def __repr__(self) -> str:
+        return f"DirectoryParticipant({self._path!r}, name={self._name!r})"
 
     @property
     def name(self) -> str:
@@ -41,35 +46,39 @@ class DirectoryParticipant:
         return {"type": "directory", "target": self._path, "name": self._name}
 
     def open(self, lineage: str) -> Memory:
+        register = self._register.read()
         recent: dict[int, str] = {}
-        others: dict[str, int] = {}
-        enrolled, adopted_by = False, None
-        for name in self._files.names(join(self._path, "_lineages")):
-            if name.startswith(TEMPORARY):
-                continue
-            record = json.loads(self._files.read(join(self._path, "_lineages", name)))
-            if record["lineage"] == lineage:
-                enrolled = True
-            else:
-                others[record["lineage"]] = NO_EPOCH
-                if record["adopts"] == lineage:
-                    adopted_by = record["lineage"]
+        others = dict.fromkeys(register.others(lineage), NO_EPOCH)
         for name in self._published():
-            head = json.loads(self._files.read(join(self._path, name)).split(b"\n", 1)[0])
-            epoch = int(name.split(".")[0])
+            head, epoch = self._head(name), int(name.split(".")[0])
             if head["lineage"] == lineage:
-                recent[epoch] = head["offsets"]
+                recent[epoch] = str(head["offsets"])
             else:
-                others[head["lineage"]] = max(others.get(head["lineage"], NO_EPOCH), epoch)
-        last = max(recent, default=NO_EPOCH)
-        return Memory(self._path, enrolled, last, recent, others, adopted_by)
+                others[str(head["lineage"])] = max(others.get(str(head["lineage"]), NO_EPOCH), epoch)
+        return Memory(
+            self._path,
+            enrolled=lineage in register.claims,
+            last=max(recent, default=NO_EPOCH),
+            recent=recent,
+            others=others,
+            adopted_by=register.adopted_by(lineage),
+            holder=register.claims.get(lineage),
+            version=register.version,
+            identity=identity_of(self._path),
+        )
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        path = join(self._path, "_lineages", f"{_quoted(lineage)}.json")
-        self._files.create(path, json.dumps({"lineage": lineage, "adopts": adopts}).encode())
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # what dead starts were writing
+        return self._register.claim(claim, version=version)
+
+    def withdraw(self, claim: Claim) -> None:
+        self._register.withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        return self._register.read().holder(lineage)
 
     def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        head = json.dumps({"lineage": attempt.lineage, "offsets": offsets})
+        head = json.dumps({"lineage": attempt.lineage, "offsets": offsets, "start": attempt.start})
         data = "".join(line + "\n" for line in [head, *map(json.dumps, rows)]).encode()
         failpoints.hit("before-write")
         self._files.create(self._staged(attempt), data)
@@ -82,7 +91,8 @@ class DirectoryParticipant:
                 f"epoch {attempt.epoch}: {self._path} has it staged with a handle of version {handle.version}, this "
                 f"epochal knows version {HANDLE_VERSION}. Nothing was changed; run the epochal that staged it"
             )
-        target = join(self._path, f"{attempt.key}.{_quoted(attempt.lineage)}")
+        self._check(attempt)
+        target = join(self._path, f"{attempt.number}.{_quoted(attempt.lineage)}")
         if self._files.length(target) == handle.body["bytes"]:
             self._files.delete(self._staged(attempt))
             return Outcome.ALREADY_COMMITTED
@@ -103,9 +113,7 @@ class DirectoryParticipant:
         self._files.delete(self._staged(attempt))
 
     def leftovers(self, lineage: str) -> list[Attempt]:
-        self._sweep(join(self._path, "_lineages"))
         folder = join(self._path, "_staged", _quoted(lineage))
-        self._sweep(folder)
         found = (Attempt.from_key(lineage, name) for name in self._files.names(folder))
         return [attempt for attempt in found if attempt is not None]
 
@@ -127,11 +135,21 @@ class DirectoryParticipant:
     def _staged(self, attempt: Attempt) -> str:
         return join(self._path, "_staged", _quoted(attempt.lineage), attempt.key)
 
-    def _sweep(self, folder: str) -> None:
-        """Remove the temporary files of writers that died; a live one makes its file again."""
-        for name in self._files.names(folder):
-            if name.startswith(TEMPORARY):
-                self._files.delete(join(folder, name))
+    def _head(self, name: str) -> dict[str, Json]:
+        head: dict[str, Json] = json.loads(self._files.read(join(self._path, name)).split(b"\n", 1)[0])
+        return head
+
+    def _check(self, attempt: Attempt) -> None:
+        """The epoch before must be there, and this one from no other start of the same number."""
+        epochs = {}
+        for name in self._published():
+            if name.endswith(f".{_quoted(attempt.lineage)}"):
+                epochs[int(name.split(".")[0])] = name
+        if attempt.after is not None and attempt.after not in epochs:
+            raise Rewound(f"{self._path}: epoch {attempt.after} was published and is gone; put the folder back")
+        found = epochs.get(attempt.epoch, "")
+        if found.startswith(attempt.number) and self._head(found).get("start", attempt.start) != attempt.start:
+            raise TwoJournals(f"{self._path}: epoch {attempt.epoch} is there from another start of this generation")
 
 
 def from_description(description: dict[str, Json]) -> DirectoryParticipant:

@@ -40,7 +40,7 @@ class StandInQuery(Generic[Rows]):
     ) -> None:
         """Run the epochs that are not committed yet, up to `epochs` in all."""
         for epoch in range(self.checkpoint.committed() + 1, epochs):
-            plan = json.dumps({"epoch": epoch}).encode()
+            plan = f'v1\n{{"batchWatermarkMs":0}}\n{{"epoch":{epoch}}}'.encode()
             self._files.create(join(self._path, "offsets", str(epoch)), plan)
             batch(epoch, rows_of(epoch))
             if not self._files.create(join(self._path, "commits", str(epoch)), b"v1\n{}"):

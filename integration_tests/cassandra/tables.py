@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cassandra import ConsistencyLevel
@@ -14,11 +16,13 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
 
 from epochal import CassandraSink
+from epochal.sinks.cassandra.handle import StagedEpoch
+from epochal.testing.contract import claim_for
 from epochal.txn.model import Attempt, Handle, Outcome
 from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from epochal.testing.servers import CassandraCluster
 
@@ -87,7 +91,7 @@ def stage(sink: CassandraSink, epoch: int, rows: DataFrame, generation: int = 1)
     """Stage an epoch as the coordinator does."""
     attempt = Attempt(LINEAGE, epoch, generation)
     if not sink.open(LINEAGE).enrolled:
-        sink.enrol(LINEAGE, adopts=None)
+        claim_for(sink, LINEAGE)
     return attempt, sink.stage(attempt, rows, offsets=f"{epoch:064x}").handle
 
 
@@ -96,3 +100,28 @@ def write(sink: CassandraSink, epoch: int, rows: DataFrame) -> tuple[Attempt, Ha
     attempt, handle = stage(sink, epoch, rows)
     assert sink.commit(attempt, handle) is Outcome.COMMITTED
     return attempt, handle
+
+
+class Zombie:
+    """A commit that passed its checks long ago and writes only now: nothing of the sink's can stop it any more."""
+
+    def __init__(self, sink: CassandraSink, attempt: Attempt, handle: Handle, folder: Path) -> None:
+        self._sink, self._attempt, self._epoch = sink, attempt, StagedEpoch.read(handle)
+        self._home = Path(sink._home(attempt))
+        self._copy = folder / "asleep"
+        shutil.copytree(self._home, self._copy)
+
+    def wake(self) -> None:
+        shutil.copytree(self._copy, self._home, dirs_exist_ok=True)
+        committer = self._sink._committer()
+        todo = committer._todo(self._attempt, self._epoch)
+        assert todo
+        committer._run(self._attempt, self._epoch, todo)
+
+
+def pairs(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "id int, a int, b string") -> DataFrame:
+    return spark.createDataFrame(list(rows), schema).coalesce(1)
+
+
+def seen(space: Keyspace, table: str, columns: str = "id, a, b") -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in space.execute(f"SELECT {columns} FROM {table}"))

@@ -15,7 +15,8 @@ from cassandra.cluster import Cluster
 
 from epochal import CassandraSink, EpochWriter
 from epochal.sinks.cassandra import from_description
-from epochal.sinks.cassandra.connection import PASSWORD, USER
+from epochal.sinks.cassandra.endpoint import PASSWORD, USER
+from epochal.sinks.trust import HOSTS, trusting
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster
 from epochal.txn.errors import Refused
@@ -107,7 +108,8 @@ def test_a_sink_rebuilt_from_the_journal_takes_its_password_from_the_environment
     sink = guarded.sink(staging=str(tmp_path))
     attempt, handle = stage(sink, 0, spark.range(100, 110))
     rebuilt = from_description(sink.describe())
-    with pytest.raises(Refused, match="AuthenticationFailed"):
+    monkeypatch.setenv(HOSTS, ",".join(guarded.server.hosts))
+    with pytest.raises(Refused, match=r"AuthenticationFailed.*it wants a user and a password: give user="):
         rebuilt.commit(attempt, handle)
     monkeypatch.setenv(USER, "writer")
     monkeypatch.setenv(PASSWORD, SECRET)
@@ -116,21 +118,36 @@ def test_a_sink_rebuilt_from_the_journal_takes_its_password_from_the_environment
     assert {row.id for row in guarded.session.execute("SELECT id FROM guarded.rows")} >= set(range(100, 110))
 
 
+def test_hosts_that_only_a_journal_names_get_no_secret(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(USER, "writer")
+    monkeypatch.setenv(PASSWORD, SECRET)
+    described = guarded.sink(staging=str(tmp_path)).describe()
+
+    with pytest.raises(Refused, match=f"named by the journal alone.*--trust {guarded.server.hosts[0]}"):
+        from_description(described).open(LINEAGE)
+    with trusting(guarded.server.hosts[0]):
+        assert from_description(described).open(LINEAGE).target
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"password": f"{SECRET}-not"}, "AuthenticationFailed"),
-        ({"user": None, "password": None}, "AuthenticationFailed"),
-        ({"ca_file": "OTHER"}, "CERTIFICATE_VERIFY_FAILED"),
+        ({"password": f"{SECRET}-not"}, "check the user and the password"),
+        ({"user": None, "password": None}, "it wants a user and a password: give user= and password=, or set EPOCHAL_"),
+        ({"ca_file": "OTHER"}, "the server's certificate is not signed by ca_file"),
+        ({"ca_file": "nowhere.pem"}, "No such file or directory; check ca_file, cert_file and key_file"),
     ],
 )
 def test_who_is_not_let_in_is_told_why_without_a_secret(
     guarded: Guarded, tmp_path: Path, changes: dict[str, Any], told: str
 ) -> None:
-    if changes.get("ca_file"):
+    if changes.get("ca_file") == "OTHER":
         changes = {"ca_file": str(Authority(tmp_path).file)}
     with pytest.raises(Refused) as found:
         guarded.sink(**changes).open(LINEAGE)
 
+    assert str(found.value).startswith(f"sink 'cassandra': Cassandra at {guarded.server.hosts[0]}, port ")
     assert told in str(found.value)
     assert SECRET not in str(found.value)

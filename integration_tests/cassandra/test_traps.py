@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal import FencedOut, Refused
+from epochal import BadRows, FencedOut, Refused
+from epochal.sinks.cassandra import ledger, limits
+from epochal.sinks.cassandra.connection import connect
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.sink import CassandraSink
+from epochal.testing.contract import claim_for
 from epochal.txn.model import Attempt, Handle, Outcome
-from integration_tests.cassandra.tables import LINEAGE, Keyspace, stage, write
+from integration_tests.cassandra.tables import LINEAGE, Keyspace, Zombie, pairs, seen, stage, write
 from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-class Zombie:
-    """A commit that passed its checks long ago and writes only now: nothing of the sink's can stop it any more."""
-
-    def __init__(self, sink: CassandraSink, attempt: Attempt, handle: Handle, folder: Path) -> None:
-        self._sink, self._attempt, self._epoch = sink, attempt, StagedEpoch.read(handle)
-        self._home = Path(sink._home(attempt))
-        self._copy = folder / "asleep"
-        shutil.copytree(self._home, self._copy)
-
-    def wake(self) -> None:
-        shutil.copytree(self._copy, self._home, dirs_exist_ok=True)
-        committer = self._sink._committer()
-        todo = committer._todo(self._attempt, self._epoch)
-        assert todo
-        committer._run(self._attempt, self._epoch, todo)
-
-
-def pairs(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "id int, a int, b string") -> DataFrame:
-    return spark.createDataFrame(list(rows), schema).coalesce(1)
 
 
 @pytest.fixture
@@ -53,8 +34,9 @@ def sink(space: Keyspace, table: str, tmp_path: Path) -> CassandraSink:
     return space.sink(table, staging=str(tmp_path / "staged"))
 
 
-def seen(space: Keyspace, table: str, columns: str = "id, a, b") -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in space.execute(f"SELECT {columns} FROM {table}"))
+def clock_ahead(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """Whoever stages from now on takes the time for later than it is."""
+    monkeypatch.setattr(ledger, "micros", lambda milliseconds: (milliseconds + seconds * 1000) * 1000)
 
 
 def test_a_replay_of_an_older_epoch_after_a_newer_one_leaves_the_newer(
@@ -104,7 +86,7 @@ def test_a_delete_and_a_later_insert_and_a_later_delete_each_win_in_turn(
 def test_timestamps_grow_with_the_epochs_and_keep_in_touch_with_the_clock(
     spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str
 ) -> None:
-    before = time.time_ns() // 1000
+    before = time.time_ns() // 10**6 * 1000  # a server tells its time in milliseconds
     stamps = [StagedEpoch.read(write(sink, epoch, pairs(spark, (1, epoch, "x")))[1]).stamp for epoch in range(3)]
     (cell,) = space.execute(f"SELECT writetime(a) AS at FROM {table}")
 
@@ -115,11 +97,53 @@ def test_timestamps_grow_with_the_epochs_and_keep_in_touch_with_the_clock(
 def test_a_driver_with_a_slow_clock_writes_after_one_with_a_fast_clock(
     spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now + 3_600 * 10**9)
+    clock_ahead(monkeypatch, 3_600)
     write(sink, 0, pairs(spark, (1, 1, "fast")))
     monkeypatch.undo()
     write(space.sink(table, staging=str(tmp_path / "staged")), 1, pairs(spark, (1, 2, "slow")))
+
+    assert seen(space, table) == [(1, 2, "slow")]
+
+
+def test_an_epoch_that_still_waits_is_older_for_a_driver_with_a_slow_clock(
+    spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    clock_ahead(monkeypatch, 3_600)
+    waiting = stage(sink, 0, pairs(spark, (1, 1, "fast")))
+    monkeypatch.undo()
+    restarted = space.sink(table, staging=str(tmp_path / "staged"))
+    next_one = stage(restarted, 1, pairs(spark, (1, 2, "slow")), generation=2)
+    for attempt, handle in (waiting, next_one):
+        restarted.commit(attempt, handle)
+
+    assert seen(space, table) == [(1, 2, "slow")]
+
+
+def test_of_two_attempts_at_an_epoch_the_next_epoch_is_later_than_both(
+    spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    again = space.sink(table, staging=str(tmp_path / "staged"))
+    stage(again, 0, pairs(spark, (1, 2, "slow")), generation=2)
+    clock_ahead(monkeypatch, 3_600)
+    fast = stage(sink, 0, pairs(spark, (1, 1, "fast")))  # the older driver wakes, prepares and wins
+    monkeypatch.undo()
+    next_one = stage(again, 1, pairs(spark, (1, 3, "next")), generation=2)
+    for attempt, handle in (fast, next_one):
+        again.commit(attempt, handle)
+
+    assert seen(space, table) == [(1, 3, "next")]
+
+
+def test_who_takes_a_streams_place_writes_after_it_whatever_the_clocks_say(
+    spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str, monkeypatch: Any
+) -> None:
+    clock_ahead(monkeypatch, 3_600)
+    write(sink, 0, pairs(spark, (1, 1, "fast")))
+    monkeypatch.undo()
+    sink = space.sink(table, staging=sink.describe()["staging"])
+    claim_for(sink, "another", replaces=(LINEAGE,))
+    attempt = Attempt("another", 0, 1)
+    sink.commit(attempt, sink.stage(attempt, pairs(spark, (1, 2, "slow")), offsets="f").handle)
 
     assert seen(space, table) == [(1, 2, "slow")]
 
@@ -134,6 +158,20 @@ def test_a_ttl_that_is_replayed_does_not_start_again(
 
     (cell,) = space.execute(f"SELECT ttl(a) AS left FROM {table}")
     assert 0 < cell.left <= 100
+
+
+@pytest.mark.parametrize("ahead", [-900, 900])
+def test_a_ttl_is_counted_by_the_servers_clock_whatever_the_drivers_says(
+    spark: SparkSession, space: Keyspace, table: str, tmp_path: Path, monkeypatch: Any, ahead: int
+) -> None:
+    sink = space.sink(table, staging=str(tmp_path / "staged"), ttl=1000)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + ahead)
+    write(sink, 0, pairs(spark, (1, 1, "x")))
+    monkeypatch.undo()
+
+    (cell,) = space.execute(f"SELECT ttl(a) AS left FROM {table}")
+    assert 900 < cell.left <= 1000
 
 
 def test_a_row_whose_time_is_over_does_not_come_back(
@@ -163,55 +201,56 @@ def test_the_tables_own_ttl_is_counted_from_staging_too(spark: SparkSession, spa
     assert 490 < StagedEpoch.read(handle).expiry - time.time() <= 501  # type: ignore[operator]
 
 
-def test_totals_are_exact_when_an_epoch_is_replayed_and_when_a_sleeper_wakes(
-    spark: SparkSession, space: Keyspace, tmp_path: Path
-) -> None:
-    table = space.table("totals", "id int PRIMARY KEY, a bigint, n bigint, epochal text")
-    sink = space.sink(
-        table, staging=str(tmp_path / "staged"), mode="accumulate", totals={"a": "sum", "n": "count"}, drop=["b"]
-    )
-    attempt, handle = stage(sink, 0, pairs(spark, (1, 10, ""), (1, 5, ""), (2, 1, "")))
-    zombie = Zombie(sink, attempt, handle, tmp_path)
-    sink.commit(attempt, handle)
-    zombie.wake()  # the same epoch once more
-    after_replay = seen(space, table, "id, a, n")
-    write(sink, 1, pairs(spark, (1, 100, "")))
-    zombie.wake()  # and after a newer one
-
-    assert after_replay == [(1, 15, 2), (2, 1, 1)]
-    assert seen(space, table, "id, a, n") == [(1, 115, 3), (2, 1, 1)]
-
-
-def test_totals_of_another_stream_are_not_added_to(spark: SparkSession, space: Keyspace, tmp_path: Path) -> None:
-    table = space.table("totals", "id int PRIMARY KEY, a bigint, epochal text")
-    space.execute(f"INSERT INTO {table} (id, a, epochal) VALUES (1, 7, 'somebody@3')")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), mode="accumulate", totals={"a": "sum"}, drop=["b"])
-    attempt, handle = stage(sink, 0, pairs(spark, (1, 1, "")))
-
-    with pytest.raises(Refused, match="accumulated by another stream"):
-        sink.commit(attempt, handle)
-    assert seen(space, table, "id, a") == [(1, 7)]
-
-
-def test_a_total_without_its_mark_column_is_told_what_to_add(
-    spark: SparkSession, space: Keyspace, tmp_path: Path
-) -> None:
-    table = space.table("totals", "id int PRIMARY KEY, a bigint")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), mode="accumulate", totals={"a": "sum"}, drop=["b"])
-
-    with pytest.raises(Exception, match=f'ALTER TABLE "{space.name}"."totals" ADD epochal text'):
-        stage(sink, 0, pairs(spark, (1, 1, "")))
-
-
 def test_a_stream_whose_place_was_taken_commits_no_more(
     spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str
 ) -> None:
     attempt, handle = stage(sink, 0, pairs(spark, (1, 1, "x")))
-    sink.enrol("another", adopts=LINEAGE)
+    claim_for(sink, "another", replaces=(LINEAGE,))
 
     with pytest.raises(FencedOut, match="another stream, another, has taken this one's place"):
         sink.commit(attempt, handle)
     assert seen(space, table) == []
+
+
+def test_a_table_that_was_made_anew_with_other_types_is_refused_and_one_with_the_same_is_written(
+    spark: SparkSession, space: Keyspace, sink: CassandraSink, table: str
+) -> None:
+    attempt, handle = stage(sink, 0, pairs(spark, (1, 1, "x")))
+    space.execute(f"DROP TABLE {table}")
+    space.table("t", "id int PRIMARY KEY, a float, b text")  # as many bytes as an int has: nobody else would notice
+    with pytest.raises(Refused, match="made anew since epoch 0 was staged, and a was int and is float"):
+        sink.commit(attempt, handle)
+    space.execute(f"DROP TABLE {table}")
+    space.table("t", "id int PRIMARY KEY, a int, b text")
+
+    assert sink.commit(attempt, handle) is Outcome.COMMITTED
+    assert seen(space, table) == [(1, 1, "x")]
+
+
+def test_a_ttl_that_the_server_cannot_hold_is_refused_while_staging(
+    spark: SparkSession, space: Keyspace, table: str, tmp_path: Path
+) -> None:
+    server = space.sink(table, staging=str(tmp_path / "staged"), ttl="7000 days")
+    with pytest.raises(Refused, match="expire after 2038-01-18, which this server cannot hold"):
+        stage(server, 0, pairs(spark, (1, 1, "x")))
+    rows = pairs(spark, (1, 1, "x")).selectExpr("*", "timestamp'2038-02-01 00:00:00' AS at")
+
+    with pytest.raises(BadRows, match="a row expires after 2038-01-18, which this server cannot hold"):
+        stage(space.sink(table, staging=str(tmp_path / "staged"), expires_at="at", drop=["at"]), 0, rows)
+
+
+def test_a_row_that_the_servers_commit_log_cannot_hold_is_refused_while_staging(
+    spark: SparkSession, space: Keyspace, tmp_path: Path
+) -> None:
+    table = space.table("wide", "id bigint PRIMARY KEY, text text")
+    sink = space.sink(table, staging=str(tmp_path / "staged"), max_row_bytes=1 << 30)
+    largest = limits.largest_row(connect(sink._endpoint))
+    assert largest is not None
+    with pytest.raises(BadRows, match=f"a row has more than {largest} bytes"):
+        stage(sink, 0, spark.range(1).selectExpr("id", f"repeat('x', {largest}) AS text"))
+    write(sink, 0, spark.range(1).selectExpr("id", f"repeat('x', {largest - 8}) AS text"))
+
+    assert seen(space, table, "id") == [(0,)]
 
 
 def test_what_was_written_of_an_epoch_is_not_written_again(
@@ -232,3 +271,44 @@ def test_many_rows_are_all_there_or_the_commit_has_failed(spark: SparkSession, s
     (count,) = space.execute(f"SELECT count(*) AS n FROM {table}")
 
     assert count.n == 100_000
+
+
+def test_a_staged_file_that_is_gone_refuses_the_epoch(
+    spark: SparkSession,
+    space: Keyspace,
+    sink: CassandraSink,
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(name: str) -> None:
+        if name == "after-write":
+            files = sorted((tmp_path / "staged").rglob("part-*.parquet"))
+            assert len(files) > 1
+            files[0].unlink()
+
+    monkeypatch.setattr("epochal.txn.failpoints.hit", lose)
+
+    with pytest.raises(Refused, match=r"not all rows that Spark wrote .* the same file system"):
+        stage(sink, 0, pairs(spark, *((number, number, "new") for number in range(20))))
+    assert seen(space, table) == []
+
+
+def test_a_frame_is_compared_with_the_live_table_before_anything_is_written(
+    spark: SparkSession, space: Keyspace, table: str, tmp_path: Path
+) -> None:
+    staging = str(tmp_path / "staged")
+    frame = pairs(spark, (1, 1, "x"))
+    fits = space.sink(table, staging=staging, order_by=["a"], delete_when="b = 'gone'")
+    lacks = space.sink(table, staging=staging, order_by=["at"], drop=["opp"])
+    garbled = space.sink(table, staging=staging, delete_when="nope = 1")
+
+    assert fits.check_frame(frame) == []
+    assert lacks.check_frame(frame.selectExpr("a", "'1' AS b", "id AS idd")) == [
+        "id: part of the primary key, and not in the frame",
+        "idd: not in the table; did you mean 'id'?",
+        "order_by: 'at' is not in the frame; did you mean 'a'?",
+        "opp: named in an option, and not in the frame",
+    ]
+    assert "nope" in garbled.check_frame(frame)[0]
+    assert not (tmp_path / "staged").exists()

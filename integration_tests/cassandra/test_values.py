@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
-from epochal import BadRows, EpochWriter, Refused, RollingFileSink
+from epochal import BadRows, CassandraSink, EpochWriter, Refused, RollingFileSink
 from epochal.spark_plugins.conf import writer_from_settings
-from integration_tests.cassandra.tables import Keyspace, stage, write
+from integration_tests.cassandra.tables import LINEAGE, Keyspace, stage, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,3 +171,13 @@ def test_dead_letters_get_what_the_table_cannot_hold_in_the_same_epoch(
         None: "the key column id is null in a row",
         4: "several rows of one epoch have the same id",
     }
+
+
+def test_a_table_is_the_same_however_its_cluster_is_spelled(space: Keyspace, tmp_path: Path) -> None:
+    table, other = (space.table(name, "id bigint PRIMARY KEY") for name in ("t", "u"))
+    by_name = CassandraSink(table, contact_points=["localhost"], port=space.port, staging=str(tmp_path))
+    found = space.sink(table).open(LINEAGE)
+
+    assert by_name.open(LINEAGE).target != found.target
+    assert by_name.open(LINEAGE).identity == found.identity
+    assert space.sink(other).open(LINEAGE).identity != found.identity

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from epochal import DeltaSink
+from epochal.testing.contract import claim_for
 from epochal.txn.model import Attempt, Handle
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def attempt(epoch: int, *, generation: int = 1, lineage: str = LINEAGE) -> Attem
 
 def staged(sink: DeltaSink, epoch: Attempt, rows: DataFrame) -> Handle:
     """An epoch of a stream that is enrolled."""
-    sink.enrol(epoch.lineage, adopts=None)
+    if not sink.open(epoch.lineage).enrolled:
+        claim_for(sink, epoch.lineage)
     return sink.stage(epoch, rows, offsets=OFFSETS).handle
 
 

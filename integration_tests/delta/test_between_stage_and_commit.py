@@ -106,6 +106,90 @@ def test_what_vacuum_takes_between_the_link_and_the_log_is_linked_again(
     assert ids(waiting.spark, waiting.path) == [1, 2]
 
 
+def vacuum(path: Path) -> None:
+    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+def test_what_vacuum_takes_just_before_the_log_names_it_is_linked_again(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddle(name: str) -> None:
+        if name == "before-log":
+            vacuum(waiting.path)
+            assert len(files_of(waiting.path)) == 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr("epochal.txn.failpoints.hit", meddle)
+        outcome = waiting.commit()
+
+    assert outcome is Outcome.COMMITTED
+    assert ids(waiting.spark, waiting.path) == [1, 2]
+    assert staged_files(waiting.path) == []
+
+
+def test_what_vacuum_took_before_a_crash_is_linked_again_by_the_next_try(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddle(name: str) -> None:
+        if name == "before-log":
+            vacuum(waiting.path)
+        if name == "after-log":
+            raise OSError("the driver is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("epochal.txn.failpoints.hit", meddle)
+        with pytest.raises(OSError, match="the driver is gone"):
+            waiting.commit()
+    lost = len(files_of(waiting.path))
+
+    assert lost == 1
+    assert waiting.commit() is Outcome.ALREADY_COMMITTED
+    assert ids(waiting.spark, waiting.path) == [1, 2]
+    assert staged_files(waiting.path) == []
+
+
+def test_a_file_that_was_taken_with_its_staged_copy_is_told(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meddle(name: str) -> None:
+        if name == "before-log":
+            vacuum(waiting.path)
+            staged_files(waiting.path)[0].unlink()
+
+    monkeypatch.setattr("epochal.txn.failpoints.hit", meddle)
+
+    with pytest.raises(DataLost, match="the table's log names it"):
+        waiting.commit()
+
+
+def test_a_file_that_was_deleted_and_vacuumed_since_is_not_put_back(waiting: Waiting) -> None:
+    copy = waiting.path.parent / "copy"
+    shutil.copytree(waiting.path / "_epochal", copy)
+    waiting.commit()
+    waiting.sql("DELETE FROM {t} WHERE id = 2")
+    vacuum(waiting.path)
+    shutil.copytree(copy, waiting.path / "_epochal", dirs_exist_ok=True)  # as if its cleanup had not come about
+
+    assert waiting.commit() is Outcome.ALREADY_COMMITTED
+    assert len(files_of(waiting.path)) == 1
+    assert ids(waiting.spark, waiting.path) == [1]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_file_that_the_log_names_is_never_replaced(waiting: Waiting, *, removed: bool) -> None:
+    (named,) = files_of(waiting.path)
+    if removed:
+        waiting.sql("DELETE FROM {t} WHERE id = 1")  # it is still there for those who read an older version
+    files = waiting.handle.body["files"]
+    assert isinstance(files, list)
+    assert isinstance(files[0], dict)
+    files[0]["name"] = named
+    before = (waiting.path / named).read_bytes()
+
+    with pytest.raises(DataLost, match="another file of that name is in the table's log"):
+        waiting.commit()
+    assert (waiting.path / named).read_bytes() == before
+    assert ids(waiting.spark, waiting.path) == ([] if removed else [1])
+
+
 def test_a_file_of_a_forgotten_start_under_the_same_name_is_replaced(waiting: Waiting) -> None:
     files = waiting.handle.body["files"]
     assert isinstance(files, list)

@@ -59,7 +59,7 @@ def test_recover_merges_a_decided_epoch_with_a_spark_of_its_own(tmp_path: Path) 
         start_new_session=True,
     )
     world = World(tmp_path)
-    (tmp_path / "delta-checkpoint").rename(world.checkpoint)
+    world.checkpoint.symlink_to(tmp_path / "delta-checkpoint")  # moved, it would be taken for a copy
     before = DeltaTable(tmp_path / "lake").to_pyarrow_table()["status"].to_pylist()
     recovered = epochal(world, "recover")
     after = DeltaTable(tmp_path / "lake").to_pyarrow_table()["status"].to_pylist()

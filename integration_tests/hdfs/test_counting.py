@@ -1,4 +1,4 @@
-"""How many rows an epoch has on HDFS: by the footers of its files where they are few, else counted on the way."""
+"""How many rows an epoch has on HDFS: as Spark's tasks counted them; of each file by its footer, if a policy asks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 import epochal
 from epochal.sinks.files.columnar import Columnar
-from epochal.sinks.files.writing import VERY_FEW
+from epochal.sinks.hadoop import resolve
+from epochal.txn.files import join
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.epochs import publish_frame
 
@@ -19,43 +20,51 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-MANY = VERY_FEW + 2
-
 
 @pytest.mark.parametrize("format_", ["parquet", "orc", "json"])
-def test_rows_are_told_right_however_many_files_an_epoch_has(
-    spark: SparkSession, remote: Remote, monkeypatch: pytest.MonkeyPatch, format_: str
-) -> None:
-    looks: list[int] = []
-    read = Columnar.rows
-
-    def rows(self: Columnar, kind: str, paths: Sequence[str]) -> list[int]:
-        looks.append(len(paths))
-        return read(self, kind, paths)
-
-    monkeypatch.setattr(Columnar, "rows", rows)
+def test_rows_are_told_right_however_many_files_an_epoch_has(spark: SparkSession, remote: Remote, format_: str) -> None:
     sink = epochal.RollingFileSink(f"{remote.uri}/first", format=format_)
-    shapes = [(7, 1), (30, 3), (0, 1), (40, MANY), (50, 2), (60, 2)]
+    shapes = [(7, 1), (30, 3), (0, 1), (40, 10), (60, 2)]
     for epoch, (count, files) in enumerate(shapes):
         publish_frame(sink, epoch, spark.range(0, count, numPartitions=files).selectExpr("id", "string(id) AS word"))
     found = epochal.published(f"{remote.uri}/first")
 
     assert [epoch.rows for epoch in found] == [count for count, _ in shapes]
     assert [len(epoch.files) for epoch in found] == [files if count else 0 for count, files in shapes]
-    assert sum(spark.read.format(format_).load(f"{remote.uri}/first").groupBy().count().first() or ()) == 187
-    # The first epoch is counted on the way, and so is the one after that with many files.
-    assert looks == ([3, 1, MANY, 2] if format_ != "json" else [])
+    assert sum(spark.read.format(format_).load(f"{remote.uri}/first").groupBy().count().first() or ()) == 137
+
+
+def test_a_file_that_is_gone_refuses_the_epoch(
+    spark: SparkSession, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = f"{remote.uri}/first"
+    sink = epochal.RollingFileSink(target, format="json")
+    files, _ = resolve(target)
+
+    def lose(name: str) -> None:
+        if name == "after-write":
+            staged = [entry.name for entry in files.walk(target) if "/part-" in entry.name]
+            files.delete(join(target, staged[0]))
+
+    monkeypatch.setattr("epochal.txn.failpoints.hit", lose)
+
+    with pytest.raises(epochal.Refused, match="not all of them"):
+        publish_frame(sink, 0, spark.range(0, 30, numPartitions=3))
 
 
 def test_a_footer_that_only_spark_can_read_is_read_by_a_job(
     spark: SparkSession, remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looks: list[str] = []
+
     def encrypted(self: Columnar, kind: str, paths: Sequence[str]) -> list[int]:
+        looks.extend(paths)
         raise OSError(f"{paths[0]} has no footer of Parquet's that can be read")
 
     monkeypatch.setattr(Columnar, "rows", encrypted)
-    sink = epochal.RollingFileSink(f"{remote.uri}/first")
-    for epoch in range(3):
-        publish_frame(sink, epoch, spark.range(5 + epoch))
+    sink = epochal.RollingFileSink(f"{remote.uri}/first", rolling=epochal.Rolling(max_rows=4))
+    publish_frame(sink, 0, spark.range(0, 8, numPartitions=2))
+    (found,) = epochal.published(f"{remote.uri}/first")
 
-    assert [epoch.rows for epoch in epochal.published(f"{remote.uri}/first")] == [5, 6, 7]
+    assert len(looks) == 2
+    assert (found.rows, len(found.files)) == (8, 2)

@@ -79,7 +79,7 @@ def _publish_under_new_names() -> None:
 
     def broken(self: DirectoryParticipant, attempt: Attempt, handle: Handle) -> Outcome:
         staged = self._files.read(self._staged(attempt))
-        self._files.create(f"{self._path}/{attempt.key}.{os.getpid()}", staged)
+        self._files.create(f"{self._path}/{attempt.number}.{os.getpid()}", staged)
         return Outcome.COMMITTED
 
     _replace(DirectoryParticipant, "commit", broken)

@@ -22,13 +22,21 @@ JOURNAL = "checkpoint/epochal"
 PATIENCE = 20.0  # seconds that a store may stay away; here none ever does
 
 
+class JournalOfACase(Journal):
+    """A case is copied with its targets, and stays what it was."""
+
+    @property
+    def place(self) -> str:
+        return f"/case/{self.path}"
+
+
 def drive(stream: Stream, epochs: int | None = None) -> None:
     """Start on whatever is in the working folder and run to the last epoch."""
     # SIGKILL loses nothing that the kernel has, so there is no need to sync.
     files = LocalFiles(sync=False)
     query: StandInQuery[Sequence[Json]] = StandInQuery(SparkFiles(sync=False), CHECKPOINT, query_id=QUERY)
     coordinator: Coordinator[Sequence[Json]] = Coordinator(
-        journals=lambda incarnation: Journal(files, JOURNAL if incarnation == 1 else f"{JOURNAL}~{incarnation}"),
+        journals=lambda number: JournalOfACase(files, JOURNAL if number == 1 else f"{JOURNAL}~{number}"),
         checkpoint=query.checkpoint,
         participants=[DirectoryParticipant(target, name=target, files=files) for target in stream.targets],
         eager=stream.eager,

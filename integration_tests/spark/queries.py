@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal import EpochQuery, EpochWriter, RollingFileSink
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 from integration_tests.spark.world import SCHEMA, World
 
 if TYPE_CHECKING:
@@ -69,8 +69,14 @@ class Meddled:
     def open(self, lineage: str) -> Memory:
         return self._sink.open(lineage)
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        self._sink.enrol(lineage, adopts=adopts)
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        return self._sink.claim(claim, version=version)
+
+    def withdraw(self, claim: Claim) -> None:
+        self._sink.withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        return self._sink.holder(lineage)
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
         return self._sink.stage(attempt, rows, offsets=offsets)

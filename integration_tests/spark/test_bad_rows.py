@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from epochal import BadRows, EpochWriter, OptionError, RollingFileSink, TimeBucket
-from integration_tests.spark.checks import committed, leftovers, visible_files, visible_rows
+from epochal import BadRows, Bucket, DeltaSink, EpochWriter, RollingFileSink, TimeBucket
+from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.queries import archive, stream, to_checkpoint
 from integration_tests.spark.world import World, all_rows
 
@@ -24,10 +25,15 @@ pytestmark = pytest.mark.spark
         ({"bucket_by": ["kin"]}, ["*"], "'kin' is not in the frame, which has id, file, kind, word"),
         ({"bucket_by": [TimeBucket("kind")]}, ["*"], "'kind' is string: a time bucket needs a timestamp"),
         ({"bucket_by": ["pair"]}, ["id", "array(id) as pair"], "'pair' is array<bigint>: a bucket needs a plain value"),
-        ({"format": "csv"}, ["map(word, id) as m"], "csv"),
-        ({"format": "text"}, ["word", "kind"], "text"),
-        ({"format": "text"}, ["id"], "text"),
-        ({"bucket_by": ["word"], "drop_bucket_columns": True}, ["word"], "parquet"),
+        ({"bucket_by": [Bucket("b", lambda frame: frame["nope"])]}, ["id"], "bucket 'b': .*nope"),
+        ({"format": "csv"}, ["map(word, id) as m"], "as csv: .*column `m`"),
+        ({"format": "csv"}, ["id", "struct(word) as s"], "as csv: .*column `s`"),
+        ({"format": "avro"}, ["map(id, id) as m"], "as avro"),
+        ({"format": "text"}, ["word", "kind"], "as text: .*2 columns"),
+        ({"format": "text"}, ["id"], "as text"),
+        ({"bucket_by": ["word"], "drop_bucket_columns": True}, ["word"], "no column is left but those of buckets"),
+        ({"compression": "nonsense"}, ["*"], "codec nonsense is not available"),
+        ({"format": "json", "options": {"lineSep": ""}}, ["*"], "Spark's writer says: .*lineSep"),
     ],
 )
 def test_a_frame_that_the_sink_cannot_write_is_refused(
@@ -35,23 +41,45 @@ def test_a_frame_that_the_sink_cannot_write_is_refused(
 ) -> None:
     world.feed(1)
     frame = stream(spark, world).selectExpr(*columns)
-    query = EpochWriter(archive(world, **options)).start(to_checkpoint(frame, world))
 
-    with pytest.raises(BadRows, match=told.replace("*", r"\*")):
-        query.awaitTermination()
-    assert visible_files(world.first) == []
-    assert leftovers(world.first) == []
-    assert committed(world) == set()
+    with pytest.raises(BadRows, match=told):
+        EpochWriter(archive(world, **options)).start(to_checkpoint(frame, world))
+    assert not world.first.exists()
+    assert not world.checkpoint.exists(), "the query was not even started"
 
 
-def test_an_option_that_sparks_writer_does_not_know_is_told_as_one(spark: SparkSession, world: World) -> None:
+def test_all_sinks_say_what_they_have_against_a_frame_at_once(spark: SparkSession, world: World) -> None:
     world.feed(1)
-    query = EpochWriter(archive(world, compression="nonsense")).start(to_checkpoint(stream(spark, world), world))
+    sinks: list[Any] = [
+        archive(world, bucket_by=["kin"], compression="nonsense"),
+        RollingFileSink(str(world.second), name="second", format="text"),
+        DeltaSink(str(world.table), mode="upsert", keys=["idd"], order_by=["fil"], drop=["op"], delete_when="op = 'D'"),
+    ]
+    with pytest.raises(BadRows, match="Nothing was written") as told:
+        EpochWriter(*sinks).start(to_checkpoint(stream(spark, world), world))
 
-    with pytest.raises(OptionError, match="codec nonsense is not available"):
+    lines = str(told.value).splitlines()[1:]
+    assert [line.split("'")[1] for line in lines] == ["files", "files", "second", "delta", "delta", "delta", "delta"]
+    assert "keys: 'idd' is not in the frame; did you mean 'id'?" in lines[3]
+    assert "order_by: 'fil' is not in the frame; did you mean 'file'?" in lines[4]
+    assert "drop: 'op' is not in the frame" in lines[5]
+    assert "delete_when" in lines[6]
+    assert spark.streams.active == []
+    assert not any(path.exists() for path in (world.first, world.second, world.table, world.checkpoint))
+
+
+def test_foreach_batch_refuses_a_bad_frame_before_anything_is_written(
+    spark: SparkSession, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.feed(1)
+    writer = EpochWriter(archive(world, bucket_by=["kin"]))
+    query = to_checkpoint(stream(spark, world), world).foreachBatch(writer).start()
+
+    with pytest.raises(StreamingQueryException, match="'kin' is not in the frame"):
         query.awaitTermination()
-    assert visible_files(world.first) == []
-    assert leftovers(world.first) == []
+    assert not world.first.exists()
+    assert not world.journal.exists()
+    assert "'kin' is not in the frame" in caplog.records[0].getMessage()
 
 
 def test_the_query_goes_on_once_the_frame_is_mended(spark: SparkSession, world: World) -> None:

@@ -59,6 +59,21 @@ def test_a_driver_interrupted_in_mid_stage_ends_and_the_next_goes_on(drivers: Ch
     check_at_the_end(world, files=3)
 
 
+def test_a_job_that_leaves_an_epoch_unsettled_does_not_end_well(drivers: Children, world: World) -> None:
+    world.feed(1)
+    ended = drivers.run_module("integration_tests.spark.unsettled", str(world.root)).wait()
+
+    assert "the upsert was refused" in ended.output
+    assert "the Spark session has no jars of Delta" in ended.output
+    assert "epochal.delta_settings()" in ended.output
+    assert not (world.root / "other" / "commits" / "0").exists()
+    assert not world.table.exists()
+    assert "Spark says that all is well" in ended.output
+    assert "a handler that was there before" in ended.output
+    assert f"run `epochal recover {world.checkpoint}`" in ended.output
+    assert ended.ending is Ending.FAILED, ended.output
+
+
 def slowed(frame: DataFrame, gate: str) -> DataFrame:
     """Rows that wait while the gate is there."""
     from pyspark.sql import functions as f

@@ -147,7 +147,6 @@ def test_rows_of_which_executors_wrote_a_part_elsewhere_are_missed(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = LocalFiles.walk
-    monkeypatch.setattr("epochal.sinks.footers.tell_all", lambda *_: False)  # as with executors of their own
     monkeypatch.setattr(LocalFiles, "walk", lambda files, path: list(listed(files, path))[:-1])
     world.feed(2)
     query = start(spark, world, EpochWriter(archive(world, max_rows_per_file=2)))

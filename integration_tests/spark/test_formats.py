@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import epochal
-from epochal import EpochWriter, RollingFileSink
+from epochal import EpochWriter, Rolling, RollingFileSink
 from epochal.sinks.files.joining import source_of
 from integration_tests.spark.checks import published_by_manifest, visible_files
 from integration_tests.spark.queries import stream, to_checkpoint
@@ -145,9 +145,10 @@ def test_rows_of_parquet_files_are_counted_by_spark_if_pyarrow_cannot_read_a_foo
 
     monkeypatch.setattr("pyarrow.parquet.read_metadata", encrypted)
     feed(world, PLAIN)
-    write(spark, world, RollingFileSink(str(world.first)), PLAIN)
+    write(spark, world, RollingFileSink(str(world.first), rolling=Rolling(max_rows=3)), PLAIN)
 
     assert [epoch.rows for epoch in epochal.published(str(world.first))] == [3, 3]
+    assert len(visible_files(world.first)) == 2
 
 
 def test_a_file_holds_at_most_max_rows(spark: SparkSession, world: World) -> None:

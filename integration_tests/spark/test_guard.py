@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from epochal import (
+    DeltaSink,
     EpochalError,
     EpochWriter,
     ForeignTarget,
@@ -23,7 +25,7 @@ from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from integration_tests.spark.checks import check_at_the_end, leftovers, visible_rows
 from integration_tests.spark.queries import archive, run, start, tree
-from integration_tests.spark.world import World, all_rows
+from integration_tests.spark.world import BIRTH, World, all_rows, put_source_file, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +152,47 @@ def test_an_epoch_that_comes_back_with_other_offsets_is_refused(spark: SparkSess
     with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets"):
         run(spark, world, adopt=choices["adopt"])
     assert visible_rows(world.first) == all_rows(4)
+
+
+def _slip_in(world: World, number: int, *, before: int) -> None:
+    """A file that comes late, and that Spark takes before another that it read in the meantime."""
+    put_source_file(world.source, number, rows_of(number))
+    os.utime(world.source / f"{number:05d}.parquet", (BIRTH + before - 0.5, BIRTH + before - 0.5))
+
+
+def test_an_epoch_that_comes_back_from_other_files_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    sinks = [archive(world), DeltaSink(str(world.table), name="lake")]
+    run(spark, world, *sinks)
+    shutil.copytree(world.checkpoint, world.root / "copy")
+    world.feed(4)
+    run(spark, world, *sinks)
+    shutil.rmtree(world.checkpoint)
+    shutil.move(world.root / "copy", world.checkpoint)
+    _slip_in(world, 4, before=2)
+    with pytest.raises(Rewound, match="as long as they come back with the same offsets and files") as refusal:
+        run(spark, world, *sinks)
+    choices = dict(re.findall(r"(adopt|new)='([^']+)'", str(refusal.value)))
+
+    with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets, or from other files"):
+        run(spark, world, *sinks, adopt=choices["adopt"])
+    assert visible_rows(world.first) == visible_rows(world.table) == all_rows(4)
+
+
+def test_an_eager_epoch_that_comes_back_from_other_files_is_refused(spark: SparkSession, world: World) -> None:
+    eager: dict[str, Any] = {"commit": "eager", "journal": str(world.root / "journal")}
+    world.feed(2)
+    run(spark, world, **eager)
+    shutil.copytree(world.checkpoint, world.root / "copy")
+    world.feed(3)
+    run(spark, world, **eager)
+    shutil.rmtree(world.checkpoint)
+    shutil.move(world.root / "copy", world.checkpoint)
+    _slip_in(world, 3, before=2)
+
+    with pytest.raises(OffsetsChanged, match="epoch 2 was written before, with other source offsets or from other"):
+        run(spark, world, **eager)
+    assert visible_rows(world.first) == all_rows(3)
 
 
 def _forget_plans(world: World, *, since: int) -> None:

@@ -40,7 +40,7 @@ LONG_CHAIN = (
     "after-abort",
     "after-stage@2",
     "before-prepared",
-    "after-prepared",  # leaves a prepared attempt, which loses to the next start's
+    "after-prepared",  # leaves a prepared attempt, which the next start's supersedes
     "before-decided",
     "after-decided",
     "before-rename",
@@ -58,8 +58,8 @@ LONG_CHAIN = (
     "after-cleanup@3",
     "after-commit@3",
     "after-done@2",
-    "after-prepared@2",  # leaves another that loses
-    "before-abort@2",  # in the second sink, after the winner was committed
+    "before-prepared@2",  # leaves one that is sealed, and removed from each sink
+    "before-abort@5",  # in the second sink, once more after the winner was committed
     "after-decided@2",
     "before-snapshot",
     "after-snapshot",

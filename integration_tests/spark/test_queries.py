@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import epochal
-from epochal import EpochWriter
+from epochal import DeltaSink, EpochWriter, Refused, RollingFileSink
 from integration_tests.spark.checks import check_at_the_end, committed, leftovers, visible_rows
 from integration_tests.spark.queries import archive, run, start, stream, to_checkpoint
 from integration_tests.spark.waiting import wait_until
@@ -29,11 +31,16 @@ def test_available_now_shows_every_epoch_once(spark: SparkSession, world: World)
 def test_the_same_query_started_again_without_new_data_changes_nothing(spark: SparkSession, world: World) -> None:
     world.feed(2)
     run(spark, world)
-    before = sorted(world.first.rglob("*"))
+    before = files_but_claims(world)
     run(spark, world)
 
     check_at_the_end(world, files=2)
-    assert sorted(world.first.rglob("*")) == before
+    assert files_but_claims(world) == before
+
+
+def files_but_claims(world: World) -> list[Path]:
+    """What is in the first target; each start claims it anew."""
+    return sorted(path for path in world.first.rglob("*") if path.parent.name != "lineages")
 
 
 def test_a_query_stopped_and_resumed_goes_on_where_it_was(spark: SparkSession, world: World) -> None:
@@ -127,3 +134,43 @@ def test_a_checkpoint_whose_driver_died_while_spark_wrote_its_first_offsets_can_
     run(spark, world)
 
     check_at_the_end(world, files=1)
+
+
+def test_a_query_without_a_lasting_checkpoint_is_refused(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    once = stream(spark, world).writeStream.trigger(availableNow=True)
+    with pytest.raises(Refused, match=r"Spark made a temporary one .*'checkpointLocation'"):
+        EpochWriter(archive(world)).start(once)
+    query = stream(spark, world).writeStream.trigger(availableNow=True).foreachBatch(EpochWriter(archive(world)))
+    with pytest.raises(StreamingQueryException, match="Spark made a temporary one"):
+        query.start().awaitTermination()
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(world.root))
+    try:
+        with pytest.raises(Refused, match="neither checkpointLocation nor queryName"):
+            EpochWriter(archive(world)).start(stream(spark, world).writeStream.trigger(availableNow=True))
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+    assert not world.first.exists()
+    assert spark.streams.active == []
+
+
+def test_places_that_cannot_be_written_are_told_with_what_to_do(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    (world.root / "file").touch()
+    file = str(world.root / "file")
+    cases: list[tuple[EpochWriter, str]] = [
+        (EpochWriter(RollingFileSink(file, name="a")), "sink 'a': .*file is not a folder.* Correct the sink's path"),
+        (EpochWriter(DeltaSink(f"{file}/x", name="b")), "sink 'b': .*file is not a folder, so .*x cannot be made"),
+        (EpochWriter(RollingFileSink("/proc/nope", name="c")), "sink 'c': its target cannot be reached: .*/proc/nope"),
+        (EpochWriter(archive(world), journal=file), "the journal cannot be reached: .*file.* journal="),
+    ]
+    for writer, told in cases:
+        with pytest.raises(Refused, match=told):
+            writer.start(to_checkpoint(stream(spark, world), world))
+    elsewhere = stream(spark, world).writeStream.option("checkpointLocation", "/proc/nope")
+    with pytest.raises(Refused, match=r"mkdir of .*/proc/nope failed.* checkpointLocation"):
+        EpochWriter(archive(world)).start(elsewhere)
+
+    assert not world.first.exists()
+    assert spark.streams.active == []

@@ -1,5 +1,13 @@
 """Cassandra tables."""
 
-from epochal.sinks.cassandra.sink import CassandraSink, from_description
+try:
+    from epochal.sinks.cassandra.sink import CassandraSink, from_description
+except ModuleNotFoundError as missing:
+    if missing.name not in ("numpy", "pandas", "pyarrow", "cassandra"):
+        raise
+    raise ModuleNotFoundError(
+        f"Cassandra's packages are not installed ({missing.name} is missing): pip install 'epochal[cassandra]'",
+        name=missing.name,
+    ) from None
 
 __all__ = ["CassandraSink", "from_description"]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epochal.sinks.cassandra import job as jobs
-from epochal.sinks.cassandra.connection import Endpoint
+from epochal.sinks.cassandra.connection import connect
+from epochal.sinks.cassandra.endpoint import Endpoint
 from epochal.sinks.cassandra.handle import StagedEpoch
-from epochal.sinks.cassandra.ledger import Ledger
+from epochal.sinks.cassandra.ledger import STREAMS, Ledger
+from epochal.sinks.cassandra.register import Standing, maker_of
 from epochal.sinks.cassandra.statements import adding, plan
+from epochal.sinks.cassandra.table import identity, read
 from epochal.sinks.enrolment import safe_name
 from epochal.sinks.hadoop import running_session, session_for
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, FencedOut, Refused
-from epochal.txn.files import Files, is_local, join
-from epochal.txn.model import Attempt, Outcome
+from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused, Rewound, TwoJournals
+from epochal.txn.files import Files, below, is_local, join
+from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
 
 def home_of(staging: str, attempt: Attempt) -> str:
@@ -49,14 +52,18 @@ class Committer:
                 f"sink {self.name!r}: a decided epoch was staged for {epoch.table}, this sink writes to "
                 f"{self.keyspace}.{self.table}. Run `epochal recover CHECKPOINT` before the table is changed"
             )
-        memory = self.ledger.memory(attempt.lineage)
-        if not memory.enrolled:
-            self.ledger.enrol(attempt.lineage, None)
+        register = self.ledger.read()
+        own = register.standings.get(attempt.lineage)
+        self._check_predecessor(attempt, own)
+        if own is None:
+            self.ledger.enrol(attempt.lineage, adds=epoch.mode == "accumulate")
         outcome = Outcome.ALREADY_COMMITTED
-        if memory.last < attempt.epoch:
-            if memory.adopted_by is not None:
+        if own is not None and own.epoch >= attempt.epoch:
+            self._check_same(attempt, epoch, own)
+        else:
+            if (heir := register.adopted_by(attempt.lineage)) is not None:
                 raise FencedOut(
-                    f"sink {self.name!r}: epoch {attempt.epoch}: another stream, {memory.adopted_by}, has taken this "
+                    f"sink {self.name!r}: epoch {attempt.epoch}: another stream, {heir}, has taken this "
                     "one's place; nothing of the epoch was written"
                 )
             if self._write(attempt, epoch):
@@ -67,31 +74,76 @@ class Committer:
         failpoints.hit("after-cleanup")
         return outcome
 
+    def _check_predecessor(self, attempt: Attempt, own: Standing | None) -> None:
+        """An epoch goes only into a table whose ledger has the one before it."""
+        last = NO_EPOCH if own is None else own.epoch
+        if attempt.after is not None and last < attempt.after:
+            raise Rewound(
+                f"sink {self.name!r}: epoch {attempt.after} was written to {self.keyspace}.{self.table}, and the last "
+                f"one in its ledger, {self.keyspace}.{STREAMS}, is {last if last > NO_EPOCH else 'none'}: the keyspace "
+                f"was restored from an older copy or made anew while the stream ran. Nothing of epoch {attempt.epoch} "
+                "was written. Bring it back and start the query again; or start it and choose"
+            )
+
+    def _check_same(self, attempt: Attempt, epoch: StagedEpoch, own: Standing) -> None:
+        """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
+        maker, ours = own.makers.get(attempt.epoch, ""), maker_of(attempt)
+        offsets = own.recent.get(attempt.epoch, epoch.offsets)
+        if (maker != ours and maker and ours) or offsets != epoch.offsets:
+            raise TwoJournals(
+                f"sink {self.name!r}: epoch {attempt.epoch} is in {self.keyspace}.{self.table} from another start "
+                f"({maker or 'unknown'}) than the one that was decided here ({ours or 'unknown'}): two journals write "
+                "one stream, so one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
+            )
+
     def _write(self, attempt: Attempt, epoch: StagedEpoch) -> bool:
         """Bring every row in and note the epoch; False if another process has noted it first."""
         todo = self._todo(attempt, epoch)
         if todo is None:
             return False
         if todo:
+            self._check_table(attempt, epoch)
             failpoints.hit("before-rows")
             self._run(attempt, epoch, todo)
             failpoints.hit("after-rows")
         failpoints.hit("before-ledger")
-        first = self.ledger.finish(attempt.lineage, attempt.epoch, epoch.stamp, epoch.offsets)
+        first = self.ledger.finish(attempt.lineage, attempt.epoch, epoch.stamp, epoch.offsets, maker_of(attempt))
         failpoints.hit("after-ledger")
         return first
+
+    def _check_table(self, attempt: Attempt, epoch: StagedEpoch) -> None:
+        """Rows were encoded for the types of the table's columns; one that was made anew may have others."""
+        connection = connect(self.endpoint)
+        if epoch.identity in ("", identity(connection, self.keyspace, self.table)):
+            return
+        table = read(connection, self.keyspace, self.table)
+        columns = {name: str(kind) for name, kind in table.columns.items()}
+        changed = [
+            f"{name} was {kind} and is {columns.get(name, 'not there')}"
+            for name, kind in epoch.types.items()
+            if columns.get(name) != kind
+        ]
+        if table.key != epoch.key:
+            changed.append(f"the primary key was ({', '.join(epoch.key)}) and is ({', '.join(table.key)})")
+        if changed:
+            raise Refused(
+                f"sink {self.name!r}: {epoch.table} was made anew since epoch {attempt.epoch} was staged, and "
+                f"{'; '.join(changed)}. Nothing of the epoch was written. Make the table as it was and start the "
+                "query again, or run `epochal recover CHECKPOINT`"
+            )
 
     def _todo(self, attempt: Attempt, epoch: StagedEpoch) -> dict[str, str] | None:
         """The staged files that are not written yet, by name; None if the epoch is in meanwhile."""
         done = self.ledger.parts(attempt.lineage, attempt.epoch)
         folder = join(home_of(self.staging, attempt), "data")
         todo = {}
+        paths = {name: below(folder, name) for name, _, _ in epoch.files}
         for name, size, _ in epoch.files:
             if f"{attempt.generation}/{name}" in done:
                 continue
-            path = join(folder, name)
+            path = paths[name]
             if self.files.length(path) != size:
-                standing = self.ledger.standing(attempt.lineage)
+                standing = self.ledger.read().standings.get(attempt.lineage)
                 if standing is not None and standing.epoch >= attempt.epoch:
                     return None
                 raise DataLost(
@@ -101,10 +153,20 @@ class Committer:
             todo[name] = uri(path)
         return todo
 
-    def _run(self, attempt: Attempt, epoch: StagedEpoch, todo: Mapping[str, str]) -> None:
+    def check_totals(self, attempt: Attempt, epoch: StagedEpoch) -> None:
+        """While an epoch is staged: refuse what would fill more than half of a column's range, adding nothing."""
+        folder = join(home_of(self.staging, attempt), "data")
+        half = replace(epoch, limits={name: bits - 1 for name, bits in epoch.limits.items()})
+        try:
+            self._run(attempt, half, {name: uri(join(folder, name)) for name, _, _ in epoch.files}, dry=True)
+        except Refused as fault:
+            raise BadRows(f"sink {self.name!r}: {fault}. Nothing of the epoch was written") from None
+
+    def _run(self, attempt: Attempt, epoch: StagedEpoch, todo: Mapping[str, str], *, dry: bool = False) -> None:
         more = None
         if epoch.mode == "accumulate":
-            more = adding(self.keyspace, self.table, epoch, self.ledger.chain(attempt.lineage), attempt)
+            chain = self.ledger.read().chain(attempt.lineage)
+            more = replace(adding(self.keyspace, self.table, epoch, chain, attempt), dry=dry)
         work = jobs.Job(
             endpoint=self.endpoint.with_secrets(),
             keyspace=self.keyspace,

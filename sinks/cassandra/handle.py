@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from epochal.txn.model import Handle
 
-VERSION = 1
+VERSION = 2  # 1 did not say what the table and the types of its columns were
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,8 @@ class StagedEpoch:
     limits: Mapping[str, int]
     mark: str
     offsets: str
+    identity: str = ""  # of the table
+    types: Mapping[str, str] = field(default_factory=dict)  # of the columns, as the rows were encoded for
 
     def handle(self) -> Handle:
         body: dict[str, Any] = asdict(self)
@@ -36,6 +38,6 @@ class StagedEpoch:
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        body: dict[str, Any] = dict(handle.known(VERSION))
+        body: dict[str, Any] = dict(handle.body if handle.version == 1 else handle.known(VERSION))
         files = tuple((str(name), int(size), int(rows)) for name, size, rows in body["files"])
         return StagedEpoch(**{**body, "columns": tuple(body["columns"]), "key": tuple(body["key"]), "files": files})

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra.connection import Endpoint, connect, translated
+from epochal.sinks.cassandra.connection import connect
+from epochal.sinks.cassandra.endpoint import Endpoint
+from epochal.sinks.cassandra.faults import translated
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.totals import Adder, Adding
 from epochal.sinks.cassandra.writing import Plan, Writer, changes
@@ -47,7 +49,7 @@ class Job:
         return f"{self.generation}/{file}"
 
     def ledger(self) -> Ledger:
-        return Ledger(lambda: connect(self.endpoint), self.keyspace, self.table, "")
+        return Ledger(lambda: connect(self.endpoint), self.keyspace, self.table)
 
 
 def by_spark(spark: SparkSession, job: Job, files: Mapping[str, str]) -> None:
@@ -112,7 +114,7 @@ def write(job: Job, batches: Iterator[tuple[str, pa.RecordBatch]]) -> list[tuple
         def finish() -> None:
             writer.finish()
             # A file may have been split over several tasks, none of which has seen all of it.
-            if rows == job.rows[file]:
+            if rows == job.rows[file] and not (job.adding and job.adding.dry):
                 failpoints.hit("before-part")
                 ledger.note_part(job.lineage, job.epoch, job.part(file))
                 failpoints.hit("after-part")

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epochal.sinks.cassandra.connection import Endpoint
+from epochal.sinks.cassandra.endpoint import Endpoint
+from epochal.sinks.cassandra.limits import LONGEST_TTL
 from epochal.sinks.options import Faults
 
 MODES = ("upsert", "accumulate")
@@ -77,8 +78,8 @@ def check_endpoint(
     password: object,
 ) -> None:
     """Everything about the connection that can be wrong without trying it."""
-    installed = importlib.util.find_spec("cassandra") is not None
-    faults.check(installed, "Cassandra's driver is not installed: pip install 'epochal[cassandra]'")
+    installed = all(importlib.util.find_spec(package) for package in ("cassandra", "pandas"))
+    faults.check(installed, "Cassandra's packages are not installed: pip install 'epochal[cassandra]'")
     points = [*contact_points] if isinstance(contact_points, Sequence) and not isinstance(contact_points, str) else []
     good = bool(points) and all(isinstance(point, str) and point.strip() for point in points)
     faults.check(good, f"contact_points={contact_points!r}: a list of hosts, such as ['127.0.0.1']")
@@ -102,6 +103,7 @@ def check_rows(faults: Faults, options: Options, endpoint: Endpoint, ttl: object
     faults.one_of("nulls", options.nulls, NULLS)
     faults.one_of("timestamps", options.timestamps, TIMESTAMPS)
     faults.check(ttl is None or options.ttl is not None, f"ttl={ttl!r}: seconds, or a text such as '30 days'")
+    faults.check(options.ttl is None or options.ttl <= LONGEST_TTL, f"ttl={ttl!r}: 20 years at most")
     faults.check(options.ttl is None or options.expires_at is None, "ttl and expires_at: only one of them")
     for name in ("max_row_bytes", "in_flight", "batch_rows"):
         faults.above_zero(name, getattr(options, name))

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from epochal.sinks.cassandra import encoding
 from epochal.sinks.cassandra.cql import Cql
 from epochal.sinks.cassandra.encoding import Mask
+from epochal.sinks.cassandra.limits import day
 from epochal.sinks.cassandra.writing import DELETE, EXPIRY, KEY, ROW
 from epochal.sinks.reasons import marked
 
 ERROR = "_error"
 LONGEST_KEY = 65_535
-LONGEST_TTL = 20 * 365 * 86_400  # seconds; Cassandra's own limit
+_WHOSE = "max_row_bytes, or what the server's settings allow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Shape:
     max_row_bytes: int
     deletes: bool
     expires: bool
-    staged_at: int  # seconds
+    latest: int  # seconds since 1970: what expires later cannot be held
     unset: bool = False  # a null leaves the column alone
     accumulates: bool = False  # values are needed one by one; what is equal has been added up
 
@@ -127,7 +128,7 @@ def _judge(batch: pa.RecordBatch, shape: Shape, *, tied_before: bool) -> tuple[J
     faults += _too_long(columns, shape)
     sizes = sum(pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False) for column in columns.values())
     faults.append(
-        (np.asarray(sizes) > shape.max_row_bytes, f"a row has more than {shape.max_row_bytes} bytes (max_row_bytes)")
+        (np.asarray(sizes) > shape.max_row_bytes, f"a row has more than {shape.max_row_bytes} bytes ({_WHOSE})")
     )
     same = _same(columns, shape.key, rows)
     tied, tied_on = _ties(batch, shape, same)
@@ -138,7 +139,7 @@ def _judge(batch: pa.RecordBatch, shape: Shape, *, tied_before: bool) -> tuple[J
         extra[DELETE] = batch.column(DELETE)
     if shape.expires:
         extra[EXPIRY], bad = _expiries(batch.column(EXPIRY), shape)
-        faults.append((bad, "a row expires more than 20 years from now, which Cassandra cannot hold"))
+        faults.append((bad, f"a row expires after {day(shape.latest)}, which this server cannot hold"))
     last = np.append(~same, True)
     staged_rows = pa.RecordBatch.from_pydict({**columns, **extra})
     return Judged(batch, staged_rows, last, [f for f in faults if f[0].any()]), tied_on
@@ -194,7 +195,7 @@ def _expiries(micros: pa.Array, shape: Shape) -> tuple[pa.Array, Mask]:
     seconds = -(-numbers // 1_000_000)
     present = _mask(pc.is_valid(micros))
     found = pa.array(seconds, pa.int64(), mask=~present)
-    return found, present & (seconds - shape.staged_at > LONGEST_TTL)
+    return found, present & (seconds > shape.latest)
 
 
 def _mask(column: pa.Array) -> Mask:

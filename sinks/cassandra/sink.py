@@ -8,29 +8,32 @@ nothing. The epoch is in when the ledger says so.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks import footers
+from epochal.sinks import write_counts
 from epochal.sinks.cassandra import job as jobs
 from epochal.sinks.cassandra import staging
 from epochal.sinks.cassandra.committing import Committer, home_of, uri
-from epochal.sinks.cassandra.connection import Connection, Endpoint, connect
+from epochal.sinks.cassandra.connection import Connection, connect
+from epochal.sinks.cassandra.endpoint import Endpoint
+from epochal.sinks.cassandra.faults import naming
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.options import Options, check_endpoint, check_rows, seconds, split_table
 from epochal.sinks.cassandra.rows import ERROR, Shape
-from epochal.sinks.cassandra.table import Table, misfits, read, unfit_totals, unsortable
+from epochal.sinks.cassandra.shaping import faults_of, shape_of
+from epochal.sinks.cassandra.table import Table, read
 from epochal.sinks.enrolment import safe_name
 from epochal.sinks.hadoop import resolve
-from epochal.sinks.options import Faults
+from epochal.sinks.options import Faults, known_options, nearest
 from epochal.sinks.reasons import reason_of
 from epochal.txn import failpoints
 from epochal.txn.audit import Difference, Found, Scope
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import Files, is_local, join
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.files import JoiningFiles, join
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ UNCOUNTED = {
     "accumulate": "totals do not tell which rows they were added up from: only that the ledger has the last epoch was "
     "looked at",
 }
+
+
+# What an epoch adds to a total. If it is no more than this, totals are not read while it is staged: those of larger
+# epochs were, and half of a column's range was left for some 2^30 small ones.
+SMALL = 1 << 32
 
 
 class CassandraSink:
@@ -62,6 +70,7 @@ class CassandraSink:
     User and password may also come from EPOCHAL_CASSANDRA_USER and EPOCHAL_CASSANDRA_PASSWORD.
     """
 
+    @known_options
     def __init__(
         self,
         table: str,
@@ -147,7 +156,8 @@ class CassandraSink:
         self._name = name
         self._given_staging = staging
         self._letters = dead_letters
-        self._bound: tuple[Files, str] | None = None
+        self._bound: tuple[JoiningFiles, str] | None = None
+        self._within = ""  # the folder from which those that are staged in are synced
         self._stamp = 0  # the latest that this process has seen
 
     def __repr__(self) -> str:
@@ -163,6 +173,10 @@ class CassandraSink:
         return f"cassandra:{','.join(self._endpoint.contact_points)}/{self._keyspace}.{self._table}"
 
     @property
+    def _adds(self) -> bool:
+        return self._options.mode == "accumulate"
+
+    @property
     def dead_letters(self) -> Participant[DataFrame] | None:
         return self._letters
 
@@ -170,6 +184,7 @@ class CassandraSink:
         """Where to stage, unless the user has said: the writer tells each start of a query."""
         if self._given_staging is None:
             self._bound = resolve(join(folder, self._name))
+            self._within = _above(_above(self._bound[1]))  # the checkpoint, or what holds the journal
 
     def describe(self) -> dict[str, Json]:
         return {
@@ -184,32 +199,66 @@ class CassandraSink:
         }
 
     def open(self, lineage: str) -> Memory:
-        self._live_table()
-        return self._ledger().memory(lineage)
+        with naming(self._name):
+            table = self._live_table()
+            return self._ledger().read().memory(lineage, self.target, adds=self._adds, identity=table.identity)
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        self._ledger().enrol(lineage, adopts)
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        with naming(self._name):
+            return self._ledger().claim(claim, version=version, adds=self._adds)
+
+    def withdraw(self, claim: Claim) -> None:
+        with naming(self._name):
+            self._ledger().withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        with naming(self._name):
+            return self._ledger().claims().holder(lineage)
+
+    def check_frame(self, rows: DataFrame) -> list[str]:
+        from pyspark.errors import AnalysisException
+
+        with naming(self._name):
+            table = self._live_table()
+        faults = faults_of(table, json.loads(rows.schema.json()), self._options)
+        named = [name for name in (*self._options.drop, self._options.expires_at) if name is not None]
+        faults += [
+            f"{name}: named in an option, and not in the frame{nearest(name, rows.columns)}"
+            for name in named
+            if name not in rows.columns
+        ]
+        if not faults:
+            try:
+                self._beside(rows)
+            except AnalysisException as fault:
+                faults.append(f"delete_when or expires_at: {fault.getMessage()}".partition("\n")[0])
+        return faults
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+        with naming(self._name):
+            return self._stage(attempt, rows, offsets)
+
+    def _stage(self, attempt: Attempt, rows: DataFrame, offsets: str) -> Staged:
         from pyspark.errors import AnalysisException, PySparkException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
         files, _ = self._place()
-        table, shape = self._shape(rows)
+        table, shape, expiry = self._shape(rows)
         folder = join(self._home(attempt), "data")
-        counter = Observation()
-        out = None if footers.tell_all(rows.sparkSession, folder) else Observation()
+        counter, peaks = Observation(), Observation()
+        tall = [name for name, how in self._options.totals.items() if how == "sum" and name in _limits(shape)]
         failpoints.hit("before-write")
         try:
             frame = rows.observe(counter, f.count(f.lit(1)).alias("rows"))
             frame = self._accepted(frame, shape) if self._letters is not None else frame
             frame = self._written(frame, table)
+            if tall:
+                frame = frame.observe(peaks, *staging.extremes(tall))
             sorted_frame = staging.by_key(self._beside(frame), shape, self._tasks(rows.sparkSession))
             encoded = staging.encoded(sorted_frame, shape)
-            if out is not None:
-                encoded = encoded.observe(out, f.count(f.lit(1)).alias("rows"))
-            staging.write(encoded, uri(folder))
+            place = uri(folder)
+            wrote = write_counts.counted(rows.sparkSession, place, lambda: staging.write(encoded, place))
         except PySparkException as fault:
             reason = reason_of(fault)
             if "No module named 'epochal" in str(fault):
@@ -223,13 +272,15 @@ class CassandraSink:
                 f"sink {self._name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
             ) from fault
         failpoints.hit("after-write")
-        found = self._measured(rows.sparkSession, folder)
-        if out is not None and int(out.get.get("rows", 0)) != sum(count for _, _, count in found):
+        listed = staging.listed(files, folder) if wrote.rows else {}
+        whole = wrote.fits(listed.values())
+        found = staging.measured(rows.sparkSession, folder, listed) if whole else ()
+        if not whole or wrote.rows != sum(count for _, _, count in found):
             raise Refused(
                 f"sink {self._name!r}: not all rows that Spark wrote to {folder} are there. Do "
                 "the driver and the executors see the same file system? Nothing of the epoch was written"
             )
-        self._stamp = stamp = self._next_stamp(attempt.lineage)
+        self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, self._stamp)
         epoch = StagedEpoch(
             table=f"{self._keyspace}.{self._table}",
             mode=self._options.mode,
@@ -237,29 +288,35 @@ class CassandraSink:
             key=table.key,
             files=found,
             stamp=stamp,
-            expiry=self._expiry(table, shape.staged_at),
+            expiry=expiry,
             expires=shape.expires,
             whole=set(shape.kinds) == set(table.columns) and self._options.nulls == "tombstone",
             totals=self._options.totals,
-            limits={name: jobs.LIMITS[k.name] for name, k in shape.kinds.items() if k.name in jobs.LIMITS},
+            limits=_limits(shape),
             mark=self._options.mark,
             offsets=offsets,
+            identity=table.identity,
+            types={name: str(table.columns[name]) for name in self._stored(shape)},
         )
-        for name, _, _ in found:
-            files.sync(join(folder, name))
+        if tall and max(abs(peak or 0) for peak in peaks.get.values()) > SMALL:
+            self._committer().check_totals(attempt, epoch)
+        files.sync_all([join(folder, name) for name, _, _ in found], within=self._within)
         return Staged(epoch.handle(), int(counter.get.get("rows", 0)))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         epoch = StagedEpoch.read(handle)
         self._stamp = max(self._stamp, epoch.stamp)  # also if this fails: the next epoch must be later
-        return self._committer().commit(attempt, epoch)
+        with naming(self._name, waits=False):
+            return self._committer().commit(attempt, epoch)
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
         self._place()[0].delete(self._home(attempt))
 
     def audit(self, scope: Scope) -> Found:
         """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
-        last = self._ledger().memory(scope.lineage).last
+        with naming(self._name):
+            own = self._ledger().read().standings.get(scope.lineage)
+        last = own.epoch if own else NO_EPOCH
         differences, unproven = [], [UNCOUNTED[self._options.mode]]
         if last < scope.expected.last:
             what = f"is done, and the last epoch in {self._keyspace}.epochal_streams is {last if last >= 0 else 'none'}"
@@ -275,7 +332,8 @@ class CassandraSink:
 
     def rejected(self, rows: DataFrame) -> DataFrame:
         """The rows that the table cannot hold, with the reason for each."""
-        _, shape = self._shape(rows)
+        with naming(self._name):
+            _, shape, _ = self._shape(rows)
         judged = self._judged(rows, shape)
         return judged.where(judged[ERROR].isNotNull()).select(*_quoted(rows.columns), ERROR)
 
@@ -296,12 +354,13 @@ class CassandraSink:
             return staging.totalled(frame, table.key, self._options.totals)
         return frame
 
-    def _place(self) -> tuple[Files, str]:
+    def _place(self) -> tuple[JoiningFiles, str]:
         """Where epochs are staged."""
         if self._bound is None:
             if self._given_staging is None:
                 raise Refused(f"sink {self._name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
             self._bound = resolve(self._given_staging)
+            self._within = _above(self._bound[1])
         return self._bound
 
     def _committer(self) -> Committer:
@@ -325,78 +384,30 @@ class CassandraSink:
         return connect(self._endpoint)
 
     def _ledger(self) -> Ledger:
-        return Ledger(self._connection, self._keyspace, self._table, self.target)
+        return Ledger(self._connection, self._keyspace, self._table)
 
     def _live_table(self) -> Table:
-        try:
-            return read(self._connection(), self._keyspace, self._table)
-        except Refused as fault:
-            raise Refused(f"sink {self._name!r}: {fault}") from None
+        return read(self._connection(), self._keyspace, self._table)
 
-    def _shape(self, rows: DataFrame) -> tuple[Table, Shape]:
-        """The table as it is now and what a frame becomes in it; refused if it does not fit."""
-        options = self._options
+    def _shape(self, rows: DataFrame) -> tuple[Table, Shape, int | None]:
+        """The table as it is now, what a frame becomes in it, and when its rows expire; refused if it does not fit."""
         table = self._live_table()
-        schema = json.loads(rows.schema.json())
-        kept = {**schema, "fields": [f for f in schema["fields"] if f["name"] not in options.drop]}
-        accumulating = options.mode == "accumulate"
-        faults = unfit_totals(table, kept, options) if accumulating else misfits(table, kept)
-        faults += unsortable(schema, options.order_by)
-        if faults:
-            lines = "".join(f"\n  - {fault}" for fault in faults)
-            raise BadRows(
-                f"sink {self._name!r}: the frame does not fit the table {self._keyspace}.{self._table}:{lines}\n"
-                "Nothing of the epoch was written"
-            )
-        names = [*table.key, *options.totals] if accumulating else [field["name"] for field in kept["fields"]]
-        return table, Shape(
-            kinds={name: table.columns[name] for name in names},
-            partition_key=table.partition_key,
-            clustering_key=table.clustering_key,
-            order=tuple(f"{staging.ORDER}{n}" for n in range(len(options.order_by))),
-            truncate=options.timestamps == "truncate",
-            max_row_bytes=options.max_row_bytes,
-            deletes=options.delete_when is not None,
-            expires=options.expires_at is not None,
-            staged_at=int(time.time()),
-            unset=options.nulls == "unset",
-            accumulates=accumulating,
-        )
+        shape, expiry = shape_of(self._connection(), table, json.loads(rows.schema.json()), self._options)
+        return table, shape, expiry
+
+    def _stored(self, shape: Shape) -> list[str]:
+        """The columns that are written."""
+        return [*shape.kinds, *([self._options.mark] if self._adds else [])]
 
     def _tasks(self, spark: SparkSession) -> int:
         return self._options.tasks or spark.sparkContext.defaultParallelism
 
-    def _expiry(self, table: Table, staged_at: int) -> int | None:
-        """When rows that bring no time of their own expire."""
-        # The table's own default would start again with each repeat, so it is sent as a time too.
-        ttl = self._options.ttl or (None if self._options.mode == "accumulate" else table.default_ttl or None)
-        return None if ttl is None else staged_at + ttl
-
-    def _next_stamp(self, lineage: str) -> int:
-        """In touch with the clock, later than anything this stream has written, and even: deletes come first."""
-        standing = self._ledger().standing(lineage)
-        last = max(self._stamp, standing.stamp if standing else 0)
-        return max(time.time_ns() // 1000, last + 2) // 2 * 2
-
-    def _measured(self, spark: SparkSession, folder: str) -> tuple[tuple[str, int, int], ...]:
-        """(name, bytes, rows) of each staged file that has rows."""
-        files, _ = self._place()
-        listed = [(e.name, e.length) for e in files.walk(folder) if not e.name.startswith(("_", "."))]
-        if is_local(folder):
-            from pyarrow.parquet import read_metadata
-
-            counts = {name: read_metadata(join(folder, name)).num_rows for name, _ in listed}
-        else:
-            counted = spark.read.parquet(folder).selectExpr("_metadata.file_name AS n").groupBy("n").count()
-            counts = {row["n"]: row["count"] for row in counted.collect()} if listed else {}
-        return tuple((name, size, counts[name]) for name, size in listed if counts.get(name))
-
 
 def from_description(description: Mapping[str, Json]) -> CassandraSink:
-    """A sink that can commit and abort what a journal describes. Secrets come from the environment."""
+    """A sink that can commit and abort what a journal describes. Secrets come from the environment, if at all."""
     given: dict[str, Any] = dict(description)
     staging_place = str(given["staging"])
-    return CassandraSink(
+    sink = CassandraSink(
         str(given["table"]),
         name=str(given["name"]),
         mode=str(given["mode"]),
@@ -410,6 +421,16 @@ def from_description(description: Mapping[str, Json]) -> CassandraSink:
             )
         },
     )
+    sink._endpoint = replace(sink._endpoint, from_journal=True)
+    return sink
+
+
+def _limits(shape: Shape) -> dict[str, int]:
+    return {name: jobs.LIMITS[kind.name] for name, kind in shape.kinds.items() if kind.name in jobs.LIMITS}
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

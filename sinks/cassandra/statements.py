@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from epochal.sinks.cassandra.cql import quoted
 from epochal.sinks.cassandra.handle import StagedEpoch
+from epochal.sinks.cassandra.register import maker_of
 from epochal.sinks.cassandra.totals import Adding
 from epochal.sinks.cassandra.writing import Plan
 from epochal.txn.model import Attempt
@@ -49,4 +50,5 @@ def adding(keyspace: str, table: str, epoch: StagedEpoch, chain: Sequence[str], 
         limits=epoch.limits,
         lineages=tuple(chain),
         epoch=attempt.epoch,
+        maker=maker_of(attempt),
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.sinks.cassandra import cql
-from epochal.sinks.cassandra.connection import Connection, translated
+from epochal.sinks.cassandra.connection import Connection
 from epochal.sinks.cassandra.cql import Cql
+from epochal.sinks.cassandra.faults import translated
 from epochal.sinks.cassandra.options import Options
 from epochal.sinks.options import nearest
 from epochal.txn.errors import Refused
@@ -49,6 +50,7 @@ class Table:
     clustering_key: tuple[str, ...]
     static: frozenset[str]
     default_ttl: int
+    identity: str = ""  # what it is, whatever node was asked and however it was spelled
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -77,7 +79,10 @@ def read(connection: Connection, keyspace_name: str, name: str) -> Table:
             listing = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
             what, near = "table", [found for (found,) in connection.session.execute(listing, [keyspace_name])]
         hint = nearest(name if what == "table" else keyspace_name, near)
-        raise Refused(f"{keyspace_name}.{name}: there is no such {what}{hint}. Nothing was written. Create it first")
+        raise Refused(
+            f"{keyspace_name}.{name}: there is no such {what}{hint}. Nothing was written. Create it first, or is this "
+            f"the wrong cluster? ({connection.endpoint.place})"
+        )
     keyspace = known[keyspace_name]
     found = keyspace.tables[name]
 
@@ -109,7 +114,18 @@ def read(connection: Connection, keyspace_name: str, name: str) -> Table:
         tuple(column.name for column in found.clustering_key),
         frozenset(column.name for column in found.columns.values() if column.is_static),
         int(found.options.get("default_time_to_live") or 0),
+        identity(connection, keyspace.name, name),
     )
+
+
+def identity(connection: Connection, keyspace: str, name: str) -> str:
+    """What a table is, by the server's own word: another one of the same name is another."""
+    asked = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    try:
+        (found,) = connection.session.execute(asked, [keyspace, name]).one() or ("",)
+    except Exception as fault:
+        raise translated(fault, f"the description of {keyspace}.{name}") from fault
+    return f"cassandra {connection.session.cluster.metadata.cluster_name} {found}"
 
 
 def misfits(table: Table, schema: Mapping[str, Any]) -> list[str]:

@@ -24,14 +24,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra.connection import Connection, is_away
+from epochal.sinks.cassandra.connection import Connection
+from epochal.sinks.cassandra.faults import is_away
 from epochal.sinks.cassandra.writing import KEY, Pipe, Plan
-from epochal.txn.errors import Refused
+from epochal.txn.errors import Refused, TwoJournals
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# Python's own context would round to 28 digits.
+EXACT = Context(prec=100_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,17 @@ class Adding:
     limits: Mapping[str, int]  # column -> bits of a whole number, where it has so many
     lineages: tuple[str, ...]  # ours, and those whose place it took
     epoch: int
+    maker: str = ""  # which attempt it is: copies of a journal have attempts of the same number
+    dry: bool = False  # only see whether the totals fit
 
 
-def mark(lineage: str, epoch: int) -> str:
-    """What a row's totals say about themselves."""
-    return f"{lineage}@{epoch}"
+def mark(lineage: str, epoch: int, maker: str = "") -> str:
+    """What a row's totals say about themselves.
+
+    >>> mark("1f0c9a2e", 42, "3.5a17")
+    '1f0c9a2e@42:3.5a17'
+    """
+    return f"{lineage}@{epoch}" + (f":{maker}" if maker else "")
 
 
 def added(how: str, before: Any, more: Any) -> Any:
@@ -59,7 +71,7 @@ def added(how: str, before: Any, more: Any) -> Any:
     if before is None or more is None:
         return more if before is None else before
     if how in ("sum", "count"):
-        return before + more
+        return EXACT.add(before, more) if isinstance(before, Decimal) else before + more
     return min(before, more) if how == "min" else max(before, more)
 
 
@@ -125,7 +137,9 @@ class Adder:
                 self._check(name, total)
             # An absent total stays absent: a null would be a tombstone.
             values.append(UNSET_VALUE if total is None else self._types[name].serialize(total, self._version))
-        values.append(mark(self._adding.lineages[0], self._adding.epoch).encode())
+        values.append(mark(self._adding.lineages[0], self._adding.epoch, self._adding.maker).encode())
+        if self._adding.dry:
+            return
         statement.values = [*values, (self._plan.stamp + 1).to_bytes(8, "big", signed=True)]
         self._pipe.send(statement)
 
@@ -133,8 +147,14 @@ class Adder:
         """The epoch of ours that the totals have; None if they have none yet."""
         if text is None:
             return None
-        lineage, _, epoch = text.rpartition("@")
+        lineage, _, attempt = text.rpartition("@")
+        epoch, _, maker = attempt.partition(":")
         if lineage == self._adding.lineages[0]:
+            if int(epoch) == self._adding.epoch and maker != self._adding.maker and maker and self._adding.maker:
+                raise TwoJournals(
+                    f"a row's totals have epoch {epoch} from another start of this stream: two journals write it, so "
+                    "one checkpoint is a copy. Nothing was added to it. Go on with the checkpoint that wrote it"
+                )
             return int(epoch)
         if lineage in self._adding.lineages:
             return None
@@ -147,5 +167,6 @@ class Adder:
         bits = self._adding.limits.get(name)
         if bits is not None and total is not None and not -(1 << bits) <= total < 1 << bits:
             raise Refused(
-                f"a total of {name} has become too large for its column. Nothing was added to it. Store it as varint"
+                f"a total of {name} would become larger than 2^{bits}, which is too large for its column. Nothing was "
+                "added to it. Store it as varint, in another table; or lower it by hand"
             )

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.cassandra import entries as encoded
-from epochal.sinks.cassandra.connection import Connection, brief, is_away
+from epochal.sinks.cassandra.connection import Connection
+from epochal.sinks.cassandra.faults import brief, is_away
+from epochal.sinks.cassandra.limits import LONGEST_TTL
 from epochal.txn.errors import StoreAway
 
 if TYPE_CHECKING:
@@ -110,10 +112,12 @@ class Pipe:
 class Writer:
     """Writes staged rows of one epoch."""
 
-    def __init__(self, connection: Connection, plan: Plan, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, connection: Connection, plan: Plan) -> None:
         from epochal.sinks.cassandra.batches import EncodedBatch
 
-        self._plan, self._now, self._batch = plan, now, EncodedBatch
+        self._plan, self._batch = plan, EncodedBatch
+        # The server will count from its own time: what is left of a row's is counted there too.
+        self._now = connection.clock() if plan.expiring else float
         self._pipe = Pipe(connection, plan.in_flight)
         insert, delete, forget = (connection.prepared(text) for text in (plan.insert, plan.delete, plan.forget))
         self._held = (insert, delete, forget)  # the driver prepares them again where a server has lost them
@@ -165,7 +169,7 @@ class Writer:
         return entries
 
     def _expiring(self, row: bytes, expiry: int | None) -> bytes:
-        remaining = 0 if expiry is None else expiry - int(self._now())
+        remaining = 0 if expiry is None else min(LONGEST_TTL, expiry - int(self._now()))
         if expiry is not None and remaining <= 0:
             # Over before it was written, or written again after it was over: it must not come back.
             return self._forget + self._id(row)

@@ -16,11 +16,13 @@ from epochal.sinks.delta.gate import TableState, closed
 from epochal.sinks.delta.handle import StagedEpoch, StagedFile
 from epochal.sinks.delta.landed import landed, note
 from epochal.sinks.delta.layout import Layout
+from epochal.sinks.delta.log import last_part
+from epochal.sinks.delta.log import read as read_log
 from epochal.sinks.delta.native import NativeTable, Outrun, Unreadable
 from epochal.sinks.delta.schema import fit
 from epochal.sinks.hadoop import session_for
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, Refused
+from epochal.txn.errors import DataLost, Refused, Rewound, TwoJournals
 from epochal.txn.files import Files, LocalFiles, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 TRIES = 10
+HISTORY = 500  # commits of a table that are looked through for this stream's latest epochs
 RETENTION = "delta.setTransactionRetentionDuration"
 Table = NativeTable | jvm.SparkTable
 
@@ -75,6 +78,9 @@ class Committer:
 
     def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
         """Bring the epoch into the table, unless it is in."""
+        for file in epoch.files:  # before the first step: a name that leads elsewhere must not be found halfway
+            self._layout.staged_file(attempt, file.staged)
+            self._layout.data_file(file.new.name)
         outrun = ""
         for _ in range(TRIES):
             table, state = self.table()
@@ -84,7 +90,10 @@ class Committer:
                     f"{attempt.epoch} is decided; put the table back"
                 )
             if last_epoch(table, state, attempt.lineage) >= attempt.epoch:
+                self._check_same(attempt, epoch, table)
+                self._put_back(attempt, epoch)
                 return Outcome.ALREADY_COMMITTED
+            self.check_predecessor(attempt, table, state)
             try:
                 if epoch.native and isinstance(table, NativeTable) and self._is_open(state, epoch):
                     self._commit_native(attempt, epoch)
@@ -96,6 +105,35 @@ class Committer:
                 continue
             return Outcome.COMMITTED
         raise OSError(f"{self._layout.target}: not committed in {TRIES} tries, the last time because: {outrun}")
+
+    def check_predecessor(self, attempt: Attempt, table: Table, state: TableState | None) -> None:
+        """An epoch goes only into a table that has the one before it."""
+        after = attempt.after
+        last = NO_EPOCH if state is None else last_epoch(table, state, attempt.lineage)
+        if after is not None and last < after:
+            raise Rewound(
+                f"sink {self._name!r}: epoch {after} was committed to {self._layout.target}, and the table's last one "
+                f"of this stream is {last if last > NO_EPOCH else 'none'}: it was restored to an older version or made "
+                f"anew while the stream ran. Epoch {attempt.epoch} was not written. Bring the table back and start the "
+                "query again; or start it and choose"
+            )
+
+    def _check_same(self, attempt: Attempt, epoch: StagedEpoch, table: Table) -> None:
+        """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
+        found = next(
+            (e for e in landed(table.commits(HISTORY)) if (e.lineage, e.epoch) == (attempt.lineage, attempt.epoch)),
+            None,
+        )
+        if found is None:
+            return  # so long ago that the history does not tell
+        same_start = found.start == attempt.start or "" in (found.start, attempt.start)  # older versions have none
+        if found.generation != attempt.generation or not same_start or found.offsets != epoch.offsets:
+            raise TwoJournals(
+                f"sink {self._name!r}: epoch {attempt.epoch} is in {self._layout.target} (version {found.version}) "
+                f"from another start (generation {found.generation}{f', {found.start}' if found.start else ''}) than "
+                f"the one that was decided here (generation {attempt.generation}): two journals write one stream, so "
+                "one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
+            )
 
     def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""
@@ -126,28 +164,70 @@ class Committer:
             note=note(attempt, epoch.offsets),
         )
         failpoints.hit("after-log")
+        self._put_back(attempt, epoch)
         self._sync(versions)
+
+    def _put_back(self, attempt: Attempt, epoch: StagedEpoch) -> None:
+        """What the log names must be there before the staged files go.
+
+        VACUUM removes what no log entry names, at once if it is told to retain nothing. It may have found our files
+        between the look at them and the log entry; nobody else has looked since, and a try that died may not have.
+        """
+        gone = [file for file in epoch.files if self._files.length(self._layout.data_file(file.new.name)) is None]
+        if not gone or not epoch.native:
+            return
+        live = self._live()
+        for file in gone:
+            if last_part(file.new.name) not in live:
+                continue  # deleted by a later commit, or rewritten; or the rows are in files of Delta's own
+            self._show(attempt, file)
+            path = self._layout.data_file(file.new.name)
+            if self._files.length(path) is None:
+                raise DataLost(
+                    f"sink {self._name!r}: {path} is gone, and the table's log names it; so is what was staged for "
+                    f"epoch {attempt.epoch}. Another program has removed both: put the file back from a copy, or take "
+                    "it out of the log (FSCK, or RESTORE to an earlier version)"
+                )
+            log.warning("data file put back, another program had removed it", extra={"sink": self._name, "file": path})
+        self._files.sync(self._layout.target)
 
     def _show(self, attempt: Attempt, file: StagedFile) -> None:
         """Give a staged file its name in the table's folder. It keeps the staged one too until the epoch is in.
 
         So whatever VACUUM takes of what no log entry names yet can be put back.
         """
-        source = join(self._layout.attempt(attempt), file.staged)
-        target = join(self._layout.target, file.new.name)
+        source, target = self._layout.staged_file(attempt, file.staged), self._layout.data_file(file.new.name)
         failpoints.hit("before-rename")
         try:
             os.utime(source)  # VACUUM goes by age, and an epoch may have waited for long
             if os.path.exists(target) and not os.path.samefile(source, target):
-                os.unlink(target)  # of a start whose journal is gone; no log entry names it
+                self._check_unnamed(attempt, file)
+                os.unlink(target)  # of a start whose journal is gone
             os.link(source, target)
         except (FileNotFoundError, FileExistsError):
             pass  # another try is at it, or the epoch is in: the lengths will tell
         failpoints.hit("after-rename")
 
+    def _check_unnamed(self, attempt: Attempt, file: StagedFile) -> None:
+        """Nothing that a log entry names is ours to remove, whatever it is called: it may be read at any version."""
+        names = self._live()
+        for entry in read_log(self._files, self._layout.log):
+            names |= entry.added | entry.removed
+        if last_part(file.new.name) in names:
+            raise DataLost(
+                f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be what was staged for epoch "
+                f"{attempt.epoch}, but another file of that name is in the table's log: two journals have written to "
+                "one lineage, or the table was restored. Nothing was changed"
+            )
+
+    def _live(self) -> set[str]:
+        """The names of the files that readers of the latest version see."""
+        table, state = self.table()
+        return {last_part(path) for path, _ in table.live()} if state is not None else set()
+
     def _check_lengths(self, attempt: Attempt, epoch: StagedEpoch) -> None:
         for file in epoch.files:
-            path = join(self._layout.target, file.new.name)
+            path = self._layout.data_file(file.new.name)
             found = self._files.length(path)
             if found == file.new.size:
                 continue
@@ -192,7 +272,7 @@ class Committer:
         self._sync(range(before.version + 1, (after.version if after else before.version) + 1))
 
     def _find(self, attempt: Attempt, file: StagedFile) -> str:
-        staged = join(self._layout.attempt(attempt), file.staged)
+        staged = self._layout.staged_file(attempt, file.staged)
         if self._files.length(staged) == file.new.size:
             return _uri(staged)
         self._check_not_in(attempt)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 APP_ID = "spark.databricks.delta.write.txnAppId"
 APP_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+CATALOG = "spark.sql.catalog.spark_catalog"
 CONCURRENT = (
     "ConcurrentAppend",
     "ConcurrentDelete",
@@ -44,10 +45,10 @@ class SparkTable:
         self._path = path
         self._jvm: Any = spark._jvm
         self._snapshot: Any = None
-        if not _has_delta(self._jvm):
+        if lack := lacks(spark):
             raise Refused(
-                f"{path}: this table needs Delta's own code, and the Spark session does not have it. Use "
-                "epochal.session(...), or give your session the jars and settings that docs/delta.md lists"
+                f"{path}: this table, or mode, needs Delta's own code, and the Spark session has no {lack}. Use "
+                "epochal.session(...), or build your session with the settings of epochal.delta_settings()"
             )
 
     def runs_in(self, session: SparkSession) -> bool:
@@ -193,6 +194,15 @@ def brief(fault: BaseException) -> str:
 def _literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def lacks(spark: SparkSession) -> str | None:
+    """What a session needs for Delta's own code and does not have."""
+    if not _has_delta(spark._jvm):
+        return "jars of Delta (spark.jars)"
+    if spark.conf.get(CATALOG, "builtin") == "builtin":
+        return f"catalog of Delta ({CATALOG})"
+    return None
 
 
 def _has_delta(jvm: Any) -> bool:

@@ -23,6 +23,7 @@ class Landed:
     epoch: int
     generation: int
     offsets: str
+    start: str = ""  # of the generation; empty in commits of older versions
 
 
 def note(attempt: Attempt, offsets: str) -> str:
@@ -33,6 +34,7 @@ def note(attempt: Attempt, offsets: str) -> str:
         "epoch": attempt.epoch,
         "generation": attempt.generation,
         "offsets": offsets,
+        **({"start": attempt.start} if attempt.start else {}),
     }
     return json.dumps(value, sort_keys=True)
 
@@ -44,7 +46,12 @@ def landed(commits: Iterable[tuple[int, str | None]]) -> Iterator[Landed]:
             value = json.loads(text or "")
             if value["epochal"] == FORMAT:
                 yield Landed(
-                    version, str(value["lineage"]), int(value["epoch"]), int(value["generation"]), str(value["offsets"])
+                    version,
+                    str(value["lineage"]),
+                    int(value["epoch"]),
+                    int(value["generation"]),
+                    str(value["offsets"]),
+                    str(value.get("start", "")),
                 )
         except (ValueError, KeyError, TypeError):
             continue  # somebody else's commit, with userMetadata of its own

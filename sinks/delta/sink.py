@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks import enrolment
 from epochal.sinks.delta import staging
+from epochal.sinks.delta.checking import unusable
 from epochal.sinks.delta.gate import TableState, closed, creatable
 from epochal.sinks.delta.handle import StagedEpoch
 from epochal.sinks.delta.jvm import DELETED
@@ -16,13 +18,15 @@ from epochal.sinks.delta.landed import landed
 from epochal.sinks.delta.layout import LOG, Layout
 from epochal.sinks.delta.schema import fit, nullable, unmakable
 from epochal.sinks.delta.writing import Writing
+from epochal.sinks.enrolment import Register
 from epochal.sinks.hadoop import resolve
-from epochal.sinks.options import Faults
+from epochal.sinks.options import Faults, known_options, nearest
+from epochal.sinks.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import Files, is_local
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.files import Files, JoiningFiles, identity_of, is_local
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
 
 MODES = ("append", "complete", "upsert")
 RECENT = 50
-HISTORY = 500  # commits of a table that are looked through for this stream's latest epochs
 
 
 class DeltaSink:
@@ -48,6 +51,7 @@ class DeltaSink:
     With `digest` each epoch's rows are digested while they are written, for ``epochal audit``.
     """
 
+    @known_options
     def __init__(
         self,
         path: str,
@@ -100,7 +104,7 @@ class DeltaSink:
         self._evolve = evolve == "add_columns"
         self._delete_when = delete_when
         self._digest = digest
-        self._bound: tuple[Files, Layout, Committer] | None = None
+        self._bound: tuple[JoiningFiles, Layout, Committer] | None = None
 
     def __repr__(self) -> str:
         return f"DeltaSink({self._given_path!r}, mode={self._mode!r}, name={self._name!r})"
@@ -119,40 +123,79 @@ class DeltaSink:
         }
 
     def open(self, lineage: str) -> Memory:
-        from epochal.sinks.delta.committing import last_epoch
+        from epochal.sinks.delta.committing import HISTORY, last_epoch
 
         files, layout, committer = self._place()
-        lineages = enrolment.read(files, layout.lineages, lineage)
+        register = self._register.read()
+        memory = Memory(
+            layout.target,
+            enrolled=lineage in register.claims,
+            others=dict.fromkeys(register.others(lineage), NO_EPOCH),
+            adopted_by=register.adopted_by(lineage),
+            holder=register.claims.get(lineage) if register.holder(lineage) else None,
+            version=register.version,
+            identity=identity_of(layout.target),
+        )
         if not files.names(layout.log):
             self._check_empty(files, layout)
-            return Memory(layout.target, lineages.enrolled, others=_unknown(lineages), adopted_by=lineages.adopted_by)
+            return memory
         table, state = committer.table()
         if state is None:
-            return Memory(layout.target, lineages.enrolled, others=_unknown(lineages), adopted_by=lineages.adopted_by)
+            return memory
         recent: dict[int, str] = {}
+        others = dict.fromkeys(memory.others)
         for epoch in landed(table.commits(HISTORY)):
             if epoch.lineage == lineage and len(recent) < RECENT:
                 recent.setdefault(epoch.epoch, epoch.offsets)
-        return Memory(
-            layout.target,
-            lineages.enrolled,
-            last_epoch(table, state, lineage),
-            recent,
-            {other: last_epoch(table, state, other) for other in lineages.others},
-            lineages.adopted_by,
+            elif epoch.lineage != lineage:
+                others.setdefault(epoch.lineage)  # also where somebody has removed its claim
+        return replace(
+            memory,
+            enrolled=memory.enrolled or bool(recent),
+            last=last_epoch(table, state, lineage),
+            recent=recent,
+            others={other: last_epoch(table, state, other) for other in others},
         )
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        files, layout, _ = self._place()
-        enrolment.enrol(files, layout.lineages, lineage, adopts)
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        return self._register.claim(claim, version=version)
+
+    def withdraw(self, claim: Claim) -> None:
+        self._register.withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        return self._register.read().holder(lineage)
+
+    def check_frame(self, rows: DataFrame) -> list[str]:
+        _, layout, committer = self._place()
+        check_writable(self._name, layout.target)
+        schema = json.loads((rows.drop(*self._drop) if self._drop else rows).schema.json())
+        _, state = committer.table(rows.sparkSession)
+        faults = unusable(
+            rows, keys=self._keys, order_by=self._order_by, drop=self._drop, delete_when=self._delete_when
+        )
+        if state is None:
+            faults += unmakable(nullable(schema), self._partition_by)
+            native = (
+                self._mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self._properties)
+            )
+        else:
+            misfits, new = self._misfits(state, schema)
+            faults += [fault for fault in misfits if fault not in faults]
+            native = self._is_native(state, new)
+        if not native:
+            committer.spark(rows.sparkSession)  # which refuses a session without Delta's own code
+        return faults
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
         _, layout, _ = self._place()
         written = rows.drop(*self._drop) if self._drop else rows
         schema = json.loads(written.schema.json())
-        state = self._table_for(rows, schema)
+        state = self._table_for(attempt, rows, schema)
         new = self._check_columns(state, schema)
-        native = self._mode != "upsert" and not new and is_local(layout.target) and closed(state, self._mode) is None
+        native = self._is_native(state, new)
+        if not native:
+            self._place()[2].spark(rows.sparkSession)  # now: once the epoch is decided it would be too late to refuse
         frame = rows
         if self._mode == "upsert":
             frame = staging.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
@@ -207,11 +250,10 @@ class DeltaSink:
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout, _ = self._place()
-        enrolment.sweep(files, layout.lineages)
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
-    def _place(self) -> tuple[Files, Layout, Committer]:
+    def _place(self) -> tuple[JoiningFiles, Layout, Committer]:
         """The file system and the full path, found when first needed: only then is there a session."""
         from epochal.sinks.delta.committing import Committer
 
@@ -221,6 +263,11 @@ class DeltaSink:
             self._bound = files, layout, Committer(self._name, files, layout)
         return self._bound
 
+    @cached_property
+    def _register(self) -> Register:
+        files, layout, _ = self._place()
+        return Register(files, layout.lineages)
+
     def _check_empty(self, files: Files, layout: Layout) -> None:
         others = [name for name in files.names(layout.target) if not name.startswith(("_", "."))]
         if others:
@@ -229,10 +276,11 @@ class DeltaSink:
                 "Nothing was written. Name a table or an empty folder"
             )
 
-    def _table_for(self, rows: DataFrame, schema: Mapping[str, Any]) -> TableState:
-        """The table as it is now; made if it is missing."""
+    def _table_for(self, attempt: Attempt, rows: DataFrame, schema: Mapping[str, Any]) -> TableState:
+        """The table as it is now, with the epochs that it must hold; made if it is missing."""
         _, layout, committer = self._place()
         table, state = committer.table(rows.sparkSession)
+        committer.check_predecessor(attempt, table, state)
         if state is not None:
             return state
         wanted = nullable(schema)
@@ -249,23 +297,33 @@ class DeltaSink:
         assert state is not None, f"{layout.target}/{LOG} was made and is not there"
         return state
 
+    def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
+        """Whether delta-rs commits the epoch."""
+        plain = self._mode != "upsert" and not new and is_local(self._place()[1].target)
+        return plain and closed(state, self._mode) is None
+
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
         """Refuse a frame that does not fit; the names of the columns that the table is to get."""
-        found = fit(state.schema, schema, add_columns=self._evolve)
-        faults = list(found.faults)
-        names = {field["name"] for field in schema["fields"]}
-        faults += [f"{key}: a key, and not in the frame" for key in self._keys if key not in names]
-        if self._partition_by and self._partition_by != state.partition_by:
-            faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
-        if self._mode != "append" and state.flag("delta.appendOnly"):
-            faults.append(f"mode={self._mode!r}: the table is append-only")
+        faults, new = self._misfits(state, schema)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
             raise BadRows(
                 f"sink {self._name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
                 "the epoch was written"
             )
-        return found.new
+        return new
+
+    def _misfits(self, state: TableState, schema: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+        """What is wrong with a frame's columns, and those that the table is to get."""
+        found = fit(state.schema, schema, add_columns=self._evolve)
+        faults = list(found.faults)
+        names = {field["name"] for field in schema["fields"]}
+        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self._keys if key not in names]
+        if self._partition_by and self._partition_by != state.partition_by:
+            faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
+        if self._mode != "append" and state.flag("delta.appendOnly"):
+            faults.append(f"mode={self._mode!r}: the table is append-only")
+        return faults, found.new
 
 
 def from_description(description: Mapping[str, Json]) -> DeltaSink:
@@ -275,10 +333,6 @@ def from_description(description: Mapping[str, Json]) -> DeltaSink:
     path = f"file:{target}" if target.startswith("/") else target
     mode = str(description["mode"])
     return DeltaSink(path, mode=mode, name=str(description["name"]), keys=[str(key) for key in keys])
-
-
-def _unknown(lineages: enrolment.Lineages) -> dict[str, int]:
-    return dict.fromkeys(lineages.others, NO_EPOCH)
 
 
 def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from epochal.sinks import digests, footers
+from epochal.sinks import digests, write_counts
 from epochal.sinks.delta import digesting, staging
 from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.handle import NewFile, StagedFile
@@ -14,7 +14,7 @@ from epochal.sinks.delta.stats import LEAVES, statistics
 from epochal.sinks.reasons import reason_of
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import Files, is_local, join
+from epochal.txn.files import JoiningFiles, is_local, join
 from epochal.txn.model import Attempt
 from epochal.txn.tallies import Tally
 
@@ -27,7 +27,7 @@ STATS_COLUMNS = "delta.dataSkippingNumIndexedCols"
 class Writing:
     """Stages epochs of one table."""
 
-    def __init__(self, name: str, files: Files, layout: Layout) -> None:
+    def __init__(self, name: str, files: JoiningFiles, layout: Layout) -> None:
         self._name, self._files, self._layout = name, files, layout
 
     def write(
@@ -36,20 +36,18 @@ class Writing:
         """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
         from pyspark.errors import AnalysisException, PySparkException
         from pyspark.sql import Observation
-        from pyspark.sql import functions as f
 
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         local = is_local(folder)
-        counter = None if footers.tell_all(frame.sparkSession, folder) and not digest else Observation()
+        counter = Observation() if digest else None
+        place = f"file:{folder}" if local else folder
         failpoints.hit("before-write")
         try:
             extra = staging.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
             split = frame.withColumns(extra) if extra else frame
             if counter is not None:
-                sums = [f.count(f.lit(1)).alias(digests.ROWS)]
-                if digest:
-                    sums = digesting.measure(frame.schema, state.schema, state.partition_by).sums()
+                sums = digesting.measure(frame.schema, state.schema, state.partition_by).sums()
                 split = split.observe(counter, *sums)
             writer = split.write.mode("overwrite")
             if codec := state.properties.get("delta.parquet.compression.codec"):
@@ -57,7 +55,7 @@ class Writing:
             if extra:
                 writer = writer.partitionBy(*extra)
             with staging.written_plainly(frame.sparkSession):
-                writer.parquet(f"file:{folder}" if local else folder)
+                wrote = write_counts.counted(frame.sparkSession, place, lambda: writer.parquet(place))
         except PySparkException as fault:
             reason = reason_of(fault)
             if reason is None and not isinstance(fault, AnalysisException):
@@ -67,22 +65,23 @@ class Writing:
             ) from fault
         failpoints.hit("after-write")
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
-        counted = None if counter is None else digests.tally(counter.get)
-        if counted is not None and not digest:
-            counted = Tally(counted.rows)
-        if not local and counted is not None:
-            return counted, self._listed(attempt, names)
-        found, staged = self._measured(attempt, names, state, native=native)
-        if counted is not None and found != counted.rows:
+        if not wrote.rows:
+            names = []  # Spark writes a file for an empty frame too
+        tally = Tally(wrote.rows) if counter is None else digests.tally(counter.get)
+        whole = tally.rows == wrote.rows and wrote.fits(size for _, size in names)
+        staged = self._listed(attempt, names)
+        if whole and local:
+            count, staged = self._measured(attempt, names, state, native=native)
+            whole = count == wrote.rows
+        if not whole:
             raise Refused(
-                f"sink {self._name!r}: of {counted.rows} rows of epoch {attempt.epoch} that Spark wrote to {home}, "
-                f"{found} are there. Do the driver and the executors see the same file system? Nothing of the epoch "
-                "was written"
+                f"sink {self._name!r}: of {wrote.files} files with {wrote.rows} rows of epoch {attempt.epoch} that "
+                f"Spark wrote to {home}, not all are there. Do the driver and the executors see the same file system? "
+                "Nothing of the epoch was written"
             )
-        return counted or Tally(found), staged
+        return tally, staged
 
     def _listed(self, attempt: Attempt, names: Sequence[tuple[str, int]]) -> list[StagedFile]:
-
         return [
             StagedFile(f"{DATA}/{name}", NewFile(part_name(attempt, number, name), size, {}, ""))
             for number, (name, size) in enumerate(names)
@@ -105,7 +104,6 @@ class Writing:
             if footer.num_rows == 0:
                 continue
             count += footer.num_rows
-            self._files.sync(path)
             stats = ""
             partition: dict[str, str | None] = {}
             if native:
@@ -113,6 +111,7 @@ class Writing:
                 partition = staging.partition_values(name, state.partition_by, kinds)
             new = NewFile(part_name(attempt, len(found), name), size, partition, stats)
             found.append(StagedFile(f"{DATA}/{name}", new))
+        self._files.sync_all([join(home, file.staged) for file in found], within=self._layout.target)
         return count, found
 
 

@@ -8,7 +8,7 @@ from epochal.sinks.files import completion
 from epochal.sinks.files.completion import Complete, Marks
 from epochal.sinks.files.layout import MARKER, Layout, marker_name
 from epochal.sinks.files.publishing import Move, Work
-from epochal.txn.files import Files, join
+from epochal.txn.files import JoiningFiles, join
 from epochal.txn.model import Attempt
 
 
@@ -16,7 +16,7 @@ from epochal.txn.model import Attempt
 class Announcer:
     """Works in the staging area of one attempt, beside the files that the work names."""
 
-    files: Files
+    files: JoiningFiles
     layout: Layout
     attempt: Attempt
     marker: str | Complete
@@ -27,8 +27,10 @@ class Announcer:
         shown = [target for target, _ in work.entry(self.attempt).files]
         markers: list[Move] = []
         for number, (target, text) in enumerate(self._markers(marks, shown)):
-            self.files.create(join(home, f"{MARKER}-{number}"), text, durable=False)  # PREPARED, which follows, is
+            self.files.create(join(home, f"{MARKER}-{number}"), text, durable=False)
             markers.append((f"{MARKER}-{number}", target, len(text)))
+        if markers:  # all of them at once
+            self.files.sync_all([home], within=self.layout.target)
         return replace(work, markers=tuple(markers))
 
     def _markers(self, marks: Marks, targets: list[str]) -> list[tuple[str, bytes]]:

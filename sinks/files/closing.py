@@ -114,7 +114,7 @@ class Closer:
         if length is None:
             self.files.delete(self._path(staged))
             return False
-        self.files.sync(self._path(staged))
+        self.files.sync_all([self._path(staged)], within=self.layout.target)
         failpoints.hit("after-copy")
         self._copied += length
         self._check_merged(spark, format_, staged, part)
@@ -132,7 +132,7 @@ class Closer:
             assert spark is not None  # asked for where blocks are to be copied
             self._joiner = self._joiner or avro.Joiner(spark)
             length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
-            self.files.sync(path)
+        self.files.sync_all([path], within=self.layout.target)
         failpoints.hit("after-copy")
         return length
 
@@ -140,7 +140,7 @@ class Closer:
         format_ = joining.format_of(shape)
         groups = [[self._path(self._names[piece]) for piece in part] for _, part in parts]
         failpoints.hit("before-merge")
-        joining.merge(
+        wrote = joining.merge(
             spark,
             format_,
             groups,
@@ -154,12 +154,20 @@ class Closer:
             group, _, name = entry.name.partition("/")
             if group.startswith(joining.GROUP) and not name.startswith(("_", ".")):
                 found.setdefault(int(group.partition("=")[2]), []).append(entry)
+        expected = rolling.rows_of(piece for _, part in parts for piece in part)
+        whole = len(found) == len(parts) and wrote.fits(entry.length for group in found.values() for entry in group)
+        if not whole or expected not in (None, wrote.rows):
+            raise Refused(
+                f"sink {self.sink!r}: the {'' if expected is None else f'{expected} '}rows of {len(parts)} parts that "
+                f"Spark merged to {self._path(folder)} are not there, or not all of them. Do the driver and the "
+                "executors see the same file system? Nothing of the epoch was published"
+            )
         for number, (target, part) in enumerate(parts):
             (entry,) = found[number]
             staged = f"{folder}/{entry.name}"
             self._check_merged(spark, format_, staged, part)
             self._moves.append((staged, target, entry.length))
-        self.files.sync_all([self._path(move[0]) for move in self._moves[-len(parts) :]])
+        self.files.sync_all([self._path(move[0]) for move in self._moves[-len(parts) :]], within=self.layout.target)
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """A piece that is not as its epoch left it must stop the query before something is built on it."""

@@ -12,8 +12,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks import write_counts
 from epochal.sinks.files import avro
 from epochal.sinks.sessions import for_many_files, set_for
+from epochal.sinks.write_counts import WriteCounts
 from epochal.txn.files import Files, join
 
 if TYPE_CHECKING:
@@ -69,14 +71,14 @@ def merge(
     schema: StructType | None = None,
     *,
     published: bool = False,
-) -> None:
+) -> WriteCounts:
     """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are.
 
-    Without a `schema` Spark asks the files, which is a job of its own. Pieces are known by where they lie in the
-    staging area, `published` files by their names, of which no two may be equal.
+    What Spark says of the write comes back. Without a `schema` Spark asks the files, which is a job of its own. Pieces
+    are known by where they lie in the staging area, `published` files by their names, of which no two may be equal.
     """
     with set_for(spark, for_many_files(spark)):
-        _merge(spark, format_, groups, writer, folder, schema, published=published)
+        return _merge(spark, format_, groups, writer, folder, schema, published=published)
 
 
 def _merge(
@@ -88,13 +90,13 @@ def _merge(
     schema: StructType | None,
     *,
     published: bool,
-) -> None:
+) -> WriteCounts:
     paths = [spark_path(path) for group in groups for path in group]
     reader = spark.read.options(**STRICT).format(format_)
     frame = (reader if schema is None else reader.schema(schema)).load(paths)
     if len(groups) == 1:
-        writer(frame.coalesce(1)).save(spark_path(join(folder, f"{GROUP}=0")))
-        return
+        place = spark_path(join(folder, f"{GROUP}=0"))
+        return write_counts.counted(spark, place, lambda: writer(frame.coalesce(1)).save(place))
     tail = name_of if published else _tail
     numbered = [(tail(path), number) for number, group in enumerate(groups) for path in group]
     known: Any = spark.createDataFrame(numbered, f"_epochal_piece string, {GROUP} int")
@@ -106,7 +108,8 @@ def _merge(
     whole = (
         located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
     )
-    writer(whole).partitionBy(GROUP).save(spark_path(folder))
+    place = spark_path(folder)
+    return write_counts.counted(spark, place, lambda: writer(whole).partitionBy(GROUP).save(place))
 
 
 def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
@@ -153,7 +156,7 @@ def _path_column(frame: DataFrame) -> Column:
 def _tail_column(frame: DataFrame) -> Column:
     from pyspark.sql import functions as f
 
-    return f.regexp_extract(_path_column(frame), "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+/.*)$", 1)
+    return f.regexp_extract(_path_column(frame), "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+(?:-[0-9a-z]+)?/.*)$", 1)
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from epochal.sinks.files.rolling import Piece
 from epochal.txn.errors import JournalCorrupt
+from epochal.txn.files import inner
 from epochal.txn.model import Json
 
 TARGET = "target"
@@ -52,7 +53,7 @@ def decode(kept: Mapping[str, Json]) -> Kept:
             if key.startswith(HEADER):
                 headers[key.removeprefix(HEADER)] = base64.b64decode(str(value))
             elif key.startswith(AWAITED):
-                awaited[key.removeprefix(AWAITED)] = _seconds(key, value)
+                awaited[_bucket(key.removeprefix(AWAITED))] = _seconds(key, value)
             elif key != TARGET:
                 pieces.extend(_pieces(key, value))
     except (KeyError, TypeError, ValueError) as fault:
@@ -96,8 +97,15 @@ def _pieces(key: str, value: Json) -> list[Piece]:
         name, length, rows = file
         if not isinstance(length, int) or not isinstance(rows, int | None):
             raise TypeError(key)
-        found.append(Piece(int(epoch), bucket, str(name), length, rows, at, str(shape)))
+        found.append(Piece(int(epoch), _bucket(bucket), inner(str(name)), length, rows, at, str(shape)))
     return found
+
+
+def _bucket(folder: str) -> str:
+    """A bucket's folder below the target, with a slash at its end; empty without buckets."""
+    if folder:
+        inner(folder.removesuffix("/"))
+    return folder
 
 
 def _seconds(key: str, value: Json) -> float:

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 
 from epochal.sinks.enrolment import safe_name
 from epochal.sinks.spark_names import ending_of_written
-from epochal.txn.files import join
+from epochal.txn.errors import JournalCorrupt
+from epochal.txn.files import below, inner, join
 from epochal.txn.model import Attempt, lineage_tag
 
 HOME = "_epochal"
@@ -46,6 +47,17 @@ class Layout:
     target: str
 
     @property
+    def folders(self) -> list[str]:
+        """The target and every folder above it.
+
+        >>> Layout("hdfs://host:9000/lake/a").folders
+        ['hdfs://host:9000/lake/a', 'hdfs://host:9000/lake', 'hdfs://host:9000/']
+        """
+        start = self.target.find("/", self.target.find("://") + 3) if "://" in self.target else 0
+        root, parts = self.target[:start], self.target[start:].strip("/").split("/")
+        return [f"{root}/{'/'.join(parts[:count])}" for count in range(len(parts), -1, -1)]
+
+    @property
     def lineages(self) -> str:
         return join(self.target, HOME, "lineages")
 
@@ -58,7 +70,7 @@ class Layout:
 
     def manifest_name(self, attempt: Attempt) -> str:
         """An epoch's manifest, or a roll's, relative to the target."""
-        name = attempt.key if attempt.roll else f"{attempt.epoch:012d}"
+        name = attempt.number if attempt.roll else f"{attempt.epoch:012d}"
         return f"{HOME}/manifest/{safe_name(attempt.lineage)}/{name}.json"
 
     def staged(self, lineage: str) -> str:
@@ -75,8 +87,12 @@ class Layout:
     def source(self, attempt: Attempt, name: str) -> str:
         """What a handle names: a file of the attempt, or a piece of an open part."""
         if name.startswith(f"{OPEN}/"):
-            return join(self.open(attempt.lineage), name.removeprefix(f"{OPEN}/"))
-        return join(self.attempt(attempt), name)
+            return below(self.open(attempt.lineage), name.removeprefix(f"{OPEN}/"))
+        return below(self.attempt(attempt), name)
+
+    def published(self, name: str) -> str:
+        """Where a file is that readers see."""
+        return join(self.target, visible(name))
 
     @property
     def compactions(self) -> str:
@@ -92,6 +108,15 @@ class Layout:
     def spark_metadata(self) -> str:
         """Where Spark's own file sink keeps its log; its readers then see nothing else."""
         return join(self.target, "_spark_metadata")
+
+
+def visible(name: str) -> str:
+    """The name of something published, as a record has it: below the target, and not among what is epochal's own."""
+    if inner(name).partition("/")[0] == HOME:
+        raise JournalCorrupt(
+            f"a record names a place where nothing is published: {name!r}. It was changed; restore it from a copy"
+        )
+    return name
 
 
 def part_name(attempt: Attempt, part: int, staged_name: str) -> str:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from epochal.sinks import enrolment
-from epochal.sinks.files.layout import Layout
+from epochal.sinks.enrolment import Lineages, lineage_from
+from epochal.sinks.files.layout import Layout, visible
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.files import TEMPORARY, Files, join
+from epochal.txn.files import TEMPORARY, Files, identity_of, join
 from epochal.txn.model import NO_EPOCH, Attempt, Json, Memory
 
 FORMAT = 1
@@ -62,11 +62,14 @@ class PublishedEpoch:
     roll: int = 0  # what was published after the epoch, without rows of its own
     digest: str | None = None
     header: str | None = None
+    start: str = ""  # of the generation: copies of a journal have generations of the same number
 
     @property
     def entry(self) -> str:
         """What its manifest is called, without the ending."""
-        return Attempt(self.lineage, self.epoch, self.generation, self.roll).key if self.roll else f"{self.epoch:012d}"
+        return (
+            Attempt(self.lineage, self.epoch, self.generation, self.roll).number if self.roll else f"{self.epoch:012d}"
+        )
 
     def encode(self) -> bytes:
         value: dict[str, Json] = {
@@ -80,6 +83,7 @@ class PublishedEpoch:
             **({"roll": self.roll} if self.roll else {}),
             **({"digest": self.digest} if self.digest is not None else {}),
             **({"header": self.header} if self.header is not None else {}),
+            **({"start": self.start} if self.start else {}),
         }
         return json.dumps(value, sort_keys=True, indent=1).encode() + b"\n"
 
@@ -89,7 +93,7 @@ class PublishedEpoch:
             value = json.loads(data)
             version = value["format"]
             if version == FORMAT:
-                files = tuple((str(f["path"]), int(f["bytes"])) for f in value["files"])
+                files = tuple((visible(str(f["path"])), int(f["bytes"])) for f in value["files"])
                 return PublishedEpoch(
                     value["lineage"],
                     value["epoch"],
@@ -100,20 +104,38 @@ class PublishedEpoch:
                     value.get("roll", 0),
                     value.get("digest"),
                     value.get("header"),
+                    value.get("start", ""),
                 )
         except (ValueError, KeyError, TypeError):
             raise JournalCorrupt(f"{path}: not a manifest of epochal, or torn; restore it from a copy") from None
         raise JournalCorrupt(f"{path}: manifest format {version} is newer than {FORMAT}; run the newer epochal")
 
 
-def remember(files: Files, layout: Layout, lineage: str) -> Memory:
+def remember(files: Files, layout: Layout, register: Lineages, lineage: str) -> Memory:
     """What the target knows of this lineage and of others."""
-    lineages = enrolment.read(files, layout.lineages, lineage)
-    others = {other: max(_epochs(files, layout, other), default=NO_EPOCH) for other in lineages.others}
+    # Also those whose claims somebody has removed: their epochs are there.
+    published_by = {lineage_from(name) for name in _names(files, layout.manifests)} - {lineage}
+    known = dict.fromkeys([*register.others(lineage), *sorted(published_by)])
+    others = {other: max(_epochs(files, layout, other), default=NO_EPOCH) for other in known}
     epochs = _epochs(files, layout, lineage)
     recent = {epoch: read(files, layout, lineage, epoch).offsets for epoch in epochs[-RECENT:]}
     last = max(epochs, default=NO_EPOCH)
-    return Memory(layout.target, lineages.enrolled, last, recent, others, lineages.adopted_by)
+    return Memory(
+        layout.target,
+        lineage in register.claims or bool(epochs),
+        last,
+        recent,
+        others,
+        register.adopted_by(lineage),
+        register.claims.get(lineage) if register.holder(lineage) else None,
+        register.version,
+        identity_of(layout.target),
+    )
+
+
+def holds(files: Files, layout: Layout, lineage: str, epoch: int) -> bool:
+    """Whether an epoch is in the manifest."""
+    return files.length(join(layout.manifest(lineage), f"{epoch:012d}.json")) is not None
 
 
 def read(files: Files, layout: Layout, lineage: str, epoch: int) -> PublishedEpoch:
@@ -129,7 +151,7 @@ def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
     """Every whole epoch of a target, by lineage and epoch, with the files that it published then."""
     layout = Layout(target)
     for name in _names(files, layout.manifests):
-        lineage = enrolment.lineage_from(name)
+        lineage = lineage_from(name)
         for entry in _names(files, layout.manifest(lineage)):
             if Attempt.from_key(lineage, entry.removesuffix(".json")) or entry.removesuffix(".json").isdecimal():
                 yield _read(files, join(layout.manifest(lineage), entry))

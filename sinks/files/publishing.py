@@ -13,10 +13,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from epochal.sinks.files import manifest
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch, Told
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost
+from epochal.txn.errors import DataLost, Rewound, TwoJournals
 from epochal.txn.files import JoiningFiles, join
 from epochal.txn.model import Attempt, Json, Outcome
 
@@ -62,6 +63,7 @@ class Work:
             roll=attempt.roll,
             digest=self.told.digest,
             header=self.told.header,
+            start=attempt.start,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -100,10 +102,12 @@ class Publisher:
     def publish(self, work: Work) -> Outcome:
         """Show it, once."""
         files, layout = self.files, self.layout
+        self._check_names(work)
         known = files.length(self._manifest) is not None
         if known:
-            self._check_same()
+            self._check_same(work)
         else:
+            check_predecessor(self.sink, self.files, self.layout, self.attempt)
             for number, one in enumerate(work.joins):
                 self._join(number, one)
             for step, moves in (("rename", work.files), ("marker", work.markers)):
@@ -111,8 +115,10 @@ class Publisher:
                     self._publish(move, step)
             if work.keeps:
                 self._keep()
+            # What is staged goes after this: the names must not be lost where the files are.
+            files.sync_all(sorted(self._folders), within=layout.target)
             # Last: who finds the manifest knows that all of the above has happened.
-            self._list(work.entry(self.attempt))
+            self._list(work)
         failpoints.hit("before-cleanup")
         for name in work.spent:
             files.delete(layout.source(self.attempt, name))
@@ -124,20 +130,21 @@ class Publisher:
     def _manifest(self) -> str:
         return join(self.layout.target, self.layout.manifest_name(self.attempt))
 
-    def _list(self, entry: PublishedEpoch) -> None:
+    def _list(self, work: Work) -> None:
         """Written beside what is staged, so that it goes with it, whoever dies in the midst of this; then renamed."""
         staged = self.layout.source(self.attempt, MANIFEST)
-        self.files.create(staged, entry.encode(), durable=False)  # unless an earlier try has
-        target = self._target(self.layout.manifest_name(self.attempt))
+        self.files.create(staged, work.entry(self.attempt).encode(), durable=False)  # unless an earlier try has
+        target = self._ready(self._manifest)
         failpoints.hit("before-manifest")
         try:
             self.files.rename(staged, target)
         except (FileNotFoundError, FileExistsError):
-            self._check_same()  # another process was faster
+            self._check_same(work)  # another process was faster
         failpoints.hit("after-manifest")
 
     def _publish(self, move: Move, step: str) -> None:
-        source, target = self.layout.source(self.attempt, move[0]), self._target(move[1])
+        source = self.layout.source(self.attempt, move[0])
+        target = self._ready(self.layout.published(move[1]))
         failpoints.hit(f"before-{step}")
         try:
             self.files.rename(source, target)
@@ -151,7 +158,7 @@ class Publisher:
         Wherever a crash stops this, each piece is where it was, among its neighbours, or in the first of them.
         """
         first = f"{JOINED}-{number}/00000"
-        whole, target = self.layout.source(self.attempt, first), self._target(one.target)
+        whole, target = self.layout.source(self.attempt, first), self._ready(self.layout.published(one.target))
         failpoints.hit("before-join")
         if self.files.length(target) is None and self.files.length(whole) != one.length:
             self.files.make_folder(whole.rpartition("/")[0])
@@ -185,8 +192,7 @@ class Publisher:
         It may be gone from there too: another process has finished this epoch, and a later one has closed the parts.
         """
         source = join(self.layout.attempt(self.attempt), DATA)
-        target = self.layout.open(self.attempt.lineage, self.attempt.epoch)
-        self.files.make_folder(self.layout.open(self.attempt.lineage))
+        target = self._ready(self.layout.open(self.attempt.lineage, self.attempt.epoch))
         failpoints.hit("before-keep")
         try:
             self.files.move_folder(source, target)
@@ -198,21 +204,34 @@ class Publisher:
                 ) from None
         failpoints.hit("after-keep")
 
-    def _target(self, name: str) -> str:
-        target = join(self.layout.target, name)
+    def _check_names(self, work: Work) -> None:
+        """Before the first step: a name that leads elsewhere must not be found halfway."""
+        for source, target, _ in (*work.files, *work.markers):
+            self.layout.source(self.attempt, source)
+            self.layout.published(target)
+        for one in work.joins:
+            self.layout.published(one.target)
+        for name in (*(name for one in work.joins for name, _ in one.sources), *work.spent):
+            self.layout.source(self.attempt, name)
+
+    def _ready(self, target: str) -> str:
+        """A path whose folder is there."""
         folder = target.rpartition("/")[0]
         if folder not in self._folders:
             self.files.make_folder(folder)
             self._folders.add(folder)
         return target
 
-    def _check_same(self) -> None:
-        found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
-        if found.generation != self.attempt.generation:
-            raise DataLost(
-                f"sink {self.sink!r}: epoch {self.attempt.epoch} is in the manifest from generation "
-                f"{found.generation}, but generation {self.attempt.generation} was decided: two journals write to one "
-                "lineage"
+    def _check_same(self, work: Work) -> None:
+        """What is in the manifest must be this attempt: a copy of the journal may have written its own."""
+        found, ours = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest)), work.entry(self.attempt)
+        same_start = found.start == ours.start or "" in (found.start, ours.start)  # older versions have none
+        if found.generation != ours.generation or not same_start or found.offsets != ours.offsets:
+            raise TwoJournals(
+                f"sink {self.sink!r}: epoch {self.attempt.epoch} is in the manifest from another start (generation "
+                f"{found.generation}{f', {found.start}' if found.start else ''}) than the one that was decided here "
+                f"(generation {ours.generation}{f', {ours.start}' if ours.start else ''}): two journals write one "
+                "stream, so one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
             )
 
     def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
@@ -230,6 +249,16 @@ class Publisher:
         raise DataLost(
             f"sink {self.sink!r}: {target} should have {length} bytes, but another file with {found} bytes has its "
             f"name{'' if self.files.length(source) is None else '; the staged file is still there'}. Move it away"
+        )
+
+
+def check_predecessor(sink: str, files: JoiningFiles, layout: Layout, attempt: Attempt) -> None:
+    """An epoch is staged and shown only where the one before it is."""
+    if attempt.after is not None and not manifest.holds(files, layout, attempt.lineage, attempt.after):
+        raise Rewound(
+            f"sink {sink!r}: epoch {attempt.after} was published in {layout.target} and is not in its manifest any "
+            "more: the target was emptied, replaced or restored from an older copy while the stream ran. Nothing of "
+            f"epoch {attempt.epoch} was published. Put the target back and start the query again; or start and choose"
         )
 
 

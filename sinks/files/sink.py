@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from epochal.sinks import enrolment
-from epochal.sinks.files import completion, joining, kept, manifest, rolling
+from epochal.sinks.enrolment import Register
+from epochal.sinks.files import checking, completion, foreign, joining, kept, manifest, rolling
 from epochal.sinks.files.announcing import Announcer
 from epochal.sinks.files.auditing import Auditor
 from epochal.sinks.files.buckets import AnyBucket
@@ -26,14 +26,16 @@ from epochal.sinks.files.kept import Kept
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.options import checked_options
-from epochal.sinks.files.publishing import Move, Publisher, Work
+from epochal.sinks.files.publishing import Move, Publisher, Work, check_predecessor
 from epochal.sinks.files.rolling import Piece, Plan, Rolling
 from epochal.sinks.files.writing import Writing
 from epochal.sinks.hadoop import resolve, session_for
+from epochal.sinks.options import known_options
+from epochal.sinks.targets import check_writable
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import Refused
 from epochal.txn.files import JoiningFiles
-from epochal.txn.model import Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +59,7 @@ class RollingFileSink:
     ``epochal audit`` can prove not only how many there are but which.
     """
 
+    @known_options
     def __init__(
         self,
         path: str,
@@ -122,18 +125,32 @@ class RollingFileSink:
                 "what its log in _spark_metadata lists, so rows added here would not be read. Nothing was written. "
                 "Use another folder, or move _spark_metadata away"
             )
-        return manifest.remember(files, layout, lineage)
+        foreign.check_no_table(self.name, files, layout)
+        return manifest.remember(files, layout, self._register.read(), lineage)
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
+    def check_frame(self, rows: DataFrame) -> list[str]:
+        check_writable(self.name, self._place()[1].target)
+        return checking.faults(rows, self._options)
+
+    def claim(self, claim: Claim, *, version: int) -> bool:
         files, layout = self._place()
-        if adopts is not None and files.names(layout.open(adopts)):
-            raise Refused(
-                f"sink {self.name!r}: the stream whose place this one takes has parts open in {layout.open(adopts)}, "
-                "whose rows would never appear. Publish them first: `epochal roll` with that stream's checkpoint"
-            )
-        enrolment.enrol(files, layout.lineages, lineage, adopts)
+        for other in claim.replaces:
+            if files.names(layout.open(other)):
+                raise Refused(
+                    f"sink {self.name!r}: the stream whose place this one takes has parts open in "
+                    f"{layout.open(other)}, whose rows would never appear. Publish them first: `epochal roll` with "
+                    "that stream's checkpoint"
+                )
+        return self._register.claim(claim, version=version)
+
+    def withdraw(self, claim: Claim) -> None:
+        self._register.withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        return self._register.read().holder(lineage)
 
     def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+        check_predecessor(self.name, *self._place(), attempt)
         self._check_open(attempt.lineage)
         written = self._writing.write(attempt, rows)
         told = Told(written.rows, offsets, written.digest, written.header)
@@ -221,7 +238,6 @@ class RollingFileSink:
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, layout = self._place()
-        enrolment.sweep(files, layout.lineages)
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
@@ -291,6 +307,11 @@ class RollingFileSink:
             files, target = resolve(self._options.path)
             self._bound = files, Layout(target)
         return self._bound
+
+    @cached_property
+    def _register(self) -> Register:
+        files, layout = self._place()
+        return Register(files, layout.lineages)
 
     @cached_property
     def _writing(self) -> Writing:

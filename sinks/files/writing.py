@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from epochal.sinks import digests, footers
+from epochal.sinks import digests, footers, write_counts
 from epochal.sinks.files import avro, columnar, digesting, joining
 from epochal.sinks.files import buckets as bucketing
 from epochal.sinks.files.buckets import AnyBucket, folder_of
@@ -18,6 +18,7 @@ from epochal.sinks.files.layout import DATA, Layout
 from epochal.sinks.files.options import Options
 from epochal.sinks.files.rolling import Piece
 from epochal.sinks.values import decode
+from epochal.sinks.write_counts import WriteCounts
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, OptionError, Refused
 from epochal.txn.files import Entry, JoiningFiles, is_local, join
@@ -32,7 +33,6 @@ log = logging.getLogger("epochal")
 
 LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several, and a policy counts lines of these
 FEW = 100  # footers that the driver reads itself rather than start a job
-VERY_FEW = 8  # footers on HDFS that are read in less time than Spark takes to plan a frame that is observed
 SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
@@ -51,8 +51,8 @@ class Written:
 class Writing:
     """Stages the rows of epochs of one target.
 
-    `write` keeps to the attempt's folder, and returns when the files are there, with as many rows as were counted
-    where that can be told, and synced; else it raises. `headers` (what a joined file begins with) and `schemas` are
+    `write` keeps to the attempt's folder, and returns when the files are there, as many and as long as Spark says that
+    it wrote, and synced; else it raises. `headers` (what a joined file begins with) and `schemas` are
     by shape: those of all that was written so far.
     """
 
@@ -61,31 +61,28 @@ class Writing:
         self.headers: dict[str, bytes] = {}
         self.schemas: dict[str, StructType] = {}
         self._audit_headers: dict[str, str] = {}  # by schema
-        self._very_few = False  # files in the last epoch, so that the footers of the next one are soon read
 
     def write(self, attempt: Attempt, rows: DataFrame) -> Written:
         """Let Spark write the staged files, and see that they are there."""
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         failpoints.hit("before-write")
-        counted, shape, header = self._save(rows, folder)
+        wrote, tally, shape, header = self._save(rows, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
-        footer_counts = self._read_footers(rows.sparkSession, folder, found, counted)
-        count = self._count(found, counted, footer_counts)
-        if count is None:
+        if wrote.rows == 0:
+            found = []  # Spark writes a file for an empty frame too
+        whole = wrote.fits(entry.length for _, entry in found) and (tally is None or tally.rows == wrote.rows)
+        counts = self._read_footers(rows.sparkSession, folder, found) if whole else None
+        if not whole or (counts is not None and sum(counts) != wrote.rows):
             raise Refused(
                 f"sink {self._options.name!r}: the rows of epoch {attempt.epoch} that Spark wrote to {home} are not "
                 "there, or not all of them. Do the driver and the executors see the same file system? Nothing of the "
                 "epoch was published"
             )
-        if count == 0:
-            found, footer_counts = [], None  # Spark writes a file for an empty frame too
-        if count:
-            self._very_few = len(found) <= VERY_FEW
-        self._files.sync_all([join(folder, entry.name) for _, entry in found])
-        digest = counted.digest if counted is not None and self._options.digest else None
-        return Written(found, count, footer_counts, shape, digest, header)
+        self._files.sync_all([join(folder, entry.name) for _, entry in found], within=self._layout.target)
+        digest = tally.digest if tally is not None else None
+        return Written(found, wrote.rows, counts, shape, digest, header)
 
     def pieces(self, spark: SparkSession, attempt: Attempt, written: Written, clock: float) -> list[Piece]:
         """What was written as pieces of parts, with their rows where the rolling policy or a check asks for them."""
@@ -95,22 +92,18 @@ class Writing:
         policy = self._options.rolling
         if written.counts is not None:
             counts = written.counts
+        elif len(paths) == 1 and self._options.format not in LINES_ARE_NOT_ROWS:
+            counts = [written.rows]
         elif policy is not None and policy.max_rows is not None:
-            counts = self._rows_of_each(spark, paths, written.rows)
+            counts = self._rows_by_footers(spark, paths)
         return [
             Piece(attempt.epoch, bucket, entry.name, entry.length, rows, clock, written.shape)
             for (bucket, entry), rows in zip(written.files, counts, strict=True)
             if entry.length
         ]
 
-    def _rows_of_each(self, spark: SparkSession, paths: Sequence[str], all_rows: int) -> list[int]:
-        """By what is known already, else by the footers, else by a job of Spark's, which reads the files."""
-        format_ = self._options.format
-        if len(paths) == 1 and format_ not in LINES_ARE_NOT_ROWS:
-            return [all_rows]
-        return self._rows_by_footers(spark, paths)
-
     def _rows_by_footers(self, spark: SparkSession, paths: Sequence[str]) -> list[int]:
+        """The rows of each file, else by a job of Spark's, which reads the files."""
         format_ = self._options.format
         if format_ in columnar.FORMATS and len(paths) <= FEW:
             try:
@@ -129,13 +122,12 @@ class Writing:
             writer = writer.option("header", "false")  # once in a part, not in each piece
         return writer
 
-    def _save(self, rows: DataFrame, folder: str) -> tuple[Tally | None, str, str | None]:
-        """Let Spark write; what it counted, unless the files' footers will tell it for less, the shape of what was
-        written, and the header that an audit will ask for.
+    def _save(self, rows: DataFrame, folder: str) -> tuple[WriteCounts, Tally | None, str, str | None]:
+        """Let Spark write; what it says of it, the digest if there is to be one, the shape of what was written, and
+        the header that an audit will ask for.
         """
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
-        from pyspark.sql import functions as f
 
         options = self._options
         try:
@@ -143,18 +135,17 @@ class Writing:
             frame = rows.withColumns(extra) if extra else rows
             if options.drop_bucket_columns and options.buckets:
                 frame = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
-            counter = None if self._counts_by_footers(rows.sparkSession, folder) else Observation()
+            counter = Observation() if options.digest else None
             if counter is not None:
-                sums = [f.count(f.lit(1)).alias(digests.ROWS)]
-                if options.digest:
-                    sums = digesting.measure(frame.drop(*extra), options.format, options.writer).sums()
+                sums = digesting.measure(frame.drop(*extra), options.format, options.writer).sums()
                 frame = frame.observe(counter, *sums)
             writer = self.writer(frame, options.format)
             if extra:
                 writer = writer.partitionBy(*extra)
             if options.most_rows is not None:
                 writer = writer.option("maxRecordsPerFile", options.most_rows)
-            writer.save(spark_path(folder))
+            place = spark_path(folder)
+            wrote = write_counts.counted(rows.sparkSession, place, lambda: writer.save(place))
             shape = self._shape(frame.drop(*extra), folder)
             header = self._header(frame.drop(*extra), folder) if options.digest else None
         except AnalysisException as fault:
@@ -168,7 +159,7 @@ class Writing:
             if told:
                 raise self._bad_rows(told) from fault
             raise
-        return None if counter is None else digests.tally(counter.get), shape, header
+        return wrote, None if counter is None else digests.tally(counter.get), shape, header
 
     def _bad_rows(self, told: str) -> BadRows:
         return BadRows(
@@ -200,35 +191,13 @@ class Writing:
             self._audit_headers[known] = plain.decode().removesuffix("\n")
         return self._audit_headers[known]
 
-    def _counts_by_footers(self, spark: SparkSession, folder: str) -> bool:
-        """Whether rows need not be counted on the way: what has been written will tell for less, and tells it all."""
-        if self._options.digest or self._options.encrypts:
-            return False
-        if is_local(folder):
-            return self._options.format == "parquet" and footers.tell_all(spark, folder)
-        return self._options.format in columnar.FORMATS and self._very_few and folder.startswith("hdfs:")
-
-    def _read_footers(
-        self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]], counted: Tally | None
-    ) -> list[int] | None:
-        """The rows of each file by their footers: where nobody has counted, or to compare."""
-        paths = [join(folder, entry.name) for _, entry in found]
-        if is_local(folder):
-            readable = self._options.format == "parquet" and not self._options.encrypts
-            return footers.rows_of(spark, paths) if readable else None
-        return self._rows_by_footers(spark, paths) if counted is None else None
-
-    def _count(
-        self, found: Sequence[tuple[str, Entry]], counted: Tally | None, footer_counts: Sequence[int] | None
-    ) -> int | None:
-        """How many rows were staged; None if some that were written are missing."""
-        if footer_counts is None:
-            assert counted is not None  # by one of the two
-            return None if counted.rows and not found else counted.rows
-        there = sum(footer_counts)
-        if counted is None:  # without buckets even an empty frame makes a file
-            return there if found or self._options.buckets else None
-        return there if there == counted.rows else None
+    def _read_footers(self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]]) -> list[int] | None:
+        """The rows of each file, where pieces of parts want them and they are read in no time."""
+        if self._options.rolling is None or not found or not is_local(folder):
+            return None
+        if self._options.format != "parquet" or self._options.encrypts:
+            return None
+        return footers.rows_of(spark, [join(folder, entry.name) for _, entry in found])
 
     def _found(self, staged: Iterable[Entry]) -> list[tuple[str, Entry]]:
         """Each file that Spark's writer committed, with the folder of its bucket below the target."""

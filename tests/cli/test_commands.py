@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from unittest.mock import patch
 
 import pytest
 
@@ -8,6 +11,7 @@ from epochal import CassandraSink
 from epochal._version import __version__
 from epochal.cli import main, streams, text
 from epochal.testing import DirectoryParticipant
+from epochal.txn.files import LocalFiles
 from epochal.txn.model import Json
 from tests.cli.scene import Scene
 
@@ -202,3 +206,50 @@ def test_colours_are_for_terminals_and_no_color_turns_them_off(monkeypatch: pyte
     assert text.paint("settled", "green", terminal) == "\033[32msettled\033[0m"  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "1")
     assert text.paint("settled", "green", terminal) == "settled"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", ["status", "audit", "recover", "roll", "gc"])
+def test_errors_are_json_where_json_was_asked_for(scene: Scene, command: str) -> None:
+    answer = scene.epochal(command, str(scene.root / "nowhere"), "--json")
+
+    assert answer.code == 2
+    assert answer.json["error"]["type"] == "Refused"
+    assert "there is no such folder" in answer.json["error"]["message"]
+    assert answer.json["error"]["exit_code"] == 2
+    assert answer.err == ""
+
+
+def test_wrong_usage_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["recover", "--json", "--timeout", "soon", "checkpoints/orders"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert ended.value.code == told["error"]["exit_code"] == 2
+    assert "a number of seconds" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(("part", "advice"), [("checkpoint", "checkpointLocation"), ("epochal", "--journal")])
+def test_a_folder_that_may_not_be_read_is_told_with_what_to_do(scene: Scene, part: str, advice: str) -> None:
+    scene.run(scene.driver(), 1)
+
+    def names(files: LocalFiles, path: str) -> tuple[str, ...]:
+        if path.endswith(part):
+            raise PermissionError(13, "Permission denied", path)
+        return tuple(sorted(os.listdir(path)))
+
+    with patch.object(LocalFiles, "names", names):
+        answer = scene.command("status")
+
+    assert answer.code == 2
+    assert "Permission denied" in answer.err
+    assert advice in answer.err
+    assert "as a user who may read it" in answer.err
+
+
+@pytest.mark.parametrize("command", ["status", "audit", "recover", "roll", "gc", "compact", "demo", "serve"])
+def test_help_keeps_the_names_as_they_are(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+
+    assert [name for name in (" spark ", " spark's ", "ctrl-c", "csv ") if name in told] == []

@@ -139,7 +139,7 @@ def test_an_attempt_is_seen_from_staging_to_done(places: Places) -> None:
     put(places.exact_checkpoint, "offsets/0")
     assert "planned" in watch.look().exact_says()
 
-    put(places.by_day, "_epochal/staged/lineage/000000000000.000002/data/x")
+    put(places.by_day, "_epochal/staged/lineage/000000000000.000002-5a17/data/x")
     assert watch.look().staging
     put(places.journal, "e000000000000.g000001.json")  # a dead driver's
     assert not watch.look().prepared
@@ -227,4 +227,4 @@ def test_a_driver_that_ends_before_all_kills_is_exit_code_1(
     monkeypatch.setattr(subprocess, "Popen", lambda _, **options: really([sys.executable, "-c", ""], **options))
 
     assert main(["demo", "--rows", "1", "--json"]) == 1
-    assert "only 0 kills of 3" in capsys.readouterr().err
+    assert "only 0 kills of 3" in json.loads(capsys.readouterr().out)["error"]["message"]

@@ -83,8 +83,8 @@ def test_an_attempt_belongs_where_its_own_generation_staged_it() -> None:
 def test_an_attempt_of_a_forgotten_generation_may_be_wherever_the_sink_was() -> None:
     view = fold(
         [
-            generation(2, orders={"type": "files", "target": "/old"}),
-            generation(3, orders={"type": "files", "target": "/new"}),
+            *(generation(number, orders={"type": "files", "target": "/old"}) for number in range(2, 9)),
+            generation(9, orders={"type": "files", "target": "/new"}),
         ]
     )
     sinks = Sinks(view, build=lambda description: None)  # type: ignore[arg-type, return-value]

@@ -100,9 +100,7 @@ def test_a_server_that_does_not_start_is_exit_code_1(
     monkeypatch.setattr(servers, "cassandra", fail)
 
     assert main(["serve", "cassandra", "--json"]) == 1
-    said = capsys.readouterr()
-    assert "no Java" in said.err
-    assert said.out == ""
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "no Java"
 
 
 def test_the_usual_port_is_taken_if_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,18 @@ def test_a_settled_stream_is_told_in_full(scene: Scene) -> None:
     assert found["refusal"] is None
 
 
+def test_epochs_that_nothing_could_prove_to_come_back_the_same_are_named(scene: Scene) -> None:
+    (scene.checkpoint / "offsets").mkdir()
+    (scene.checkpoint / "offsets" / "0").write_text("v1\n{}\n5")  # a socket's offset
+    scene.run(scene.driver(), 2)
+
+    found = scene.command("status", "--json").json["unprovable"]
+    answer = scene.command("status")
+
+    assert [epoch["epoch"] for epoch in found] == [0]
+    assert "epoch 0: its source keeps no log of what it read. If the checkpoint is restored" in answer.out
+
+
 def test_the_table_names_every_fact_of_the_json(scene: Scene) -> None:
     driver = scene.driver()
     scene.run(driver, 2)
@@ -55,8 +67,7 @@ def test_an_in_doubt_epoch_is_listed_for_each_generation_that_prepared_it(scene:
         (0, 2, {"directory": len(ROWS)}),
     ]
     assert [(left["generation"], left["state"], left["rule"]) for left in found["leftovers"]] == [
-        (1, "prepared", "keep"),
-        (2, "prepared", "keep"),
+        (2, "prepared", "keep"),  # what it took the place of is gone
     ]
     assert found["settled"]
 

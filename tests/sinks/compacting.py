@@ -31,7 +31,7 @@ class MemoryDisk(MemoryFiles):
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         self.content[path] = b"".join(self.read(s)[skip if number else 0 :] for number, s in enumerate(sources))
 
-    def sync_all(self, paths: Sequence[str]) -> None:
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
         """Nothing to do."""
 
     def move_folder(self, source: str, target: str) -> None:

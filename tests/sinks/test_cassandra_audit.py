@@ -6,15 +6,15 @@ import pytest
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
+from epochal.sinks.cassandra.register import Register, Standing
 from epochal.txn.audit import Expected, Found, Scope, Verdict, judge
-from epochal.txn.model import Memory
 from epochal.txn.tallies import Tally
 
 GIVEN = Expected(since=0, epochs={0: Tally(3), 1: Tally(3)}, through=1)
 
 
 def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> Found:
-    monkeypatch.setattr(Ledger, "memory", lambda self, lineage: Memory("shop.orders", last=last))
+    monkeypatch.setattr(Ledger, "read", lambda self: Register({"1f0c9a2e": Standing("1f0c9a2e", epoch=last)}))
     return CassandraSink("shop.orders").audit(Scope(lineage="1f0c9a2e", expected=GIVEN))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cassandra import cqltypes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.sinks.cassandra.cql import Cql, parse
@@ -96,7 +96,6 @@ CASES: list[tuple[str, pa.DataType, st.SearchStrategy[Any]]] = [
 def test_values_are_encoded_as_the_driver_does_it(
     text: str, arrow: pa.DataType, values: st.SearchStrategy[Any]
 ) -> None:
-    @settings(deadline=None)  # the first call loads Arrow
     @given(st.lists(st.none() | values))
     def same(some: list[Any]) -> None:
         plain = [None if v is None else Decimal(v) if text == "varint" else v for v in some]
@@ -107,13 +106,11 @@ def test_values_are_encoded_as_the_driver_does_it(
     same()
 
 
-@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**20), max_value=10**20))
 def test_decimals_keep_every_digit_and_their_scale(value: Decimal) -> None:
     assert encoded([value], "decimal", pa.decimal128(38, 3)) == [by_driver("decimal", value)]
 
 
-@settings(deadline=None)
 @given(st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30)))  # noqa: DTZ001  # made UTC below
 def test_timestamps_are_milliseconds_before_and_after_1970(moment: datetime.datetime) -> None:
     whole = moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=UTC)

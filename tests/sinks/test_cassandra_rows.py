@@ -28,7 +28,7 @@ def shape(**changes: Any) -> Shape:
         "max_row_bytes": 100,
         "deletes": False,
         "expires": False,
-        "staged_at": 0,
+        "latest": 20 * 365 * 86_400,
     }
     return Shape(**{**plain, **changes})
 
@@ -89,7 +89,7 @@ def test_rows_that_nothing_tells_apart_are_all_told(
         (row("a", None), "the key column c is null in a row"),
         (row("", 1), "a row's p is empty, which Cassandra has no partition for"),
         (row("a" * 70_000, 1), "a row's p is longer than 65535 bytes, and part of the key"),
-        (row("a" * 99, 1), "a row has more than 100 bytes (max_row_bytes)"),
+        (row("a" * 99, 1), "a row has more than 100 bytes (max_row_bytes, or"),
         (row("a", 1, 1 << 40), "a row's v is out of range for int"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from cassandra import DriverException, InvalidRequest, OperationTimedOut, Unavai
 from cassandra.cluster import NoHostAvailable
 
 from epochal import CassandraSink, OptionError, RollingFileSink
-from epochal.sinks.cassandra.connection import PASSWORD, USER, Endpoint, brief, is_away
 from epochal.sinks.cassandra.cql import parse
+from epochal.sinks.cassandra.endpoint import PASSWORD, USER, Endpoint
+from epochal.sinks.cassandra.faults import brief, is_away
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.options import seconds
 from epochal.sinks.cassandra.statements import adding, plan
@@ -269,6 +271,7 @@ def test_an_unreachable_cluster_is_told_by_what_its_hosts_said() -> None:
         ("min", 3, 4, 3),
         ("max", 3, 4, 4),
         ("max", 3, None, 3),
+        ("sum", Decimal(10**37), Decimal("0.01"), Decimal("10000000000000000000000000000000000000.01")),
     ],
 )
 def test_totals_are_added(how: str, before: Any, more: Any, after: Any) -> None:

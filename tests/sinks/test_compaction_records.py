@@ -109,6 +109,8 @@ def with_path(field: str, value: object) -> bytes:
         (spelled({**good(), "grace": "1h"}), "fields"),
         (spelled({**good(), "files": [1]}), "fields"),
         (spelled({**good(), "staging": ""}), "fields"),
+        (spelled({**good(), "staging": "../.."}), "fields"),
+        (spelled({**good(), "staging": "a/b"}), "fields"),
         (with_path("path", "../outside"), "fields"),
         (with_path("path", "/etc/passwd"), "fields"),
         (with_path("path", "_epochal/manifest/x"), "fields"),

@@ -10,9 +10,10 @@ import pytest
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Join, Publisher, Work
-from epochal.txn.errors import DataLost
+from epochal.txn.errors import DataLost, TwoJournals
 from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.model import Attempt, Outcome
+from tests.txn.syncs import Synced
 
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
 NAME = "part-000000000007-00000-1f0c9a2e.json"
@@ -200,7 +201,7 @@ def test_one_who_finds_another_generation_listed_stops(tmp_path: Path) -> None:
                 LocalFiles(sync=False).create(target, entry.encode())
             super().rename(source, target)
 
-    with pytest.raises(DataLost, match="from generation 3, but generation 2 was decided"):
+    with pytest.raises(TwoJournals, match=r"another start \(generation 3\) than the one .* \(generation 2\)"):
         publish(tmp_path, work, Second())
 
 
@@ -231,3 +232,25 @@ def test_the_manifest_says_what_was_told_when_the_epoch_was_staged(tmp_path: Pat
     assert work.told == told
     assert (entry.rows, entry.offsets, entry.digest, entry.header) == (3, "o", "d", "a,b")
     assert (entry.epoch, entry.generation, entry.files) == (7, 2, ((NAME, 4),))
+
+
+def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(str(tmp_path))
+    for name in ("data/a", "data/b", "data/open"):
+        path = Path(layout.source(ATTEMPT, name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    moves = (("data/a", f"day=1/hour=2/{NAME}", 2), ("data/b", f"day=2/{NAME}", 2))
+    synced = Synced(monkeypatch.setattr)
+    listed: list[int] = []
+    monkeypatch.setattr(
+        "epochal.txn.failpoints.hit",
+        lambda name: listed.append(len(synced.paths)) if name == "before-manifest" else None,
+    )
+    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(Work(Told(), files=moves, keeps=True))
+
+    before = set(synced.paths[: listed[0]])
+    assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}
+    assert layout.open(ATTEMPT.lineage) in before

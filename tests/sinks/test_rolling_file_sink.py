@@ -13,7 +13,9 @@ from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Work
 from epochal.sinks.files.sink import HANDLE_VERSION
+from epochal.testing.contract import claim_for
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
+from epochal.txn.files import LocalFiles
 from epochal.txn.model import Attempt, Handle, Outcome
 
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
@@ -151,8 +153,8 @@ def test_footers_of_files_with_keys_of_their_own_are_not_read(options: dict[str,
 
 def test_the_target_remembers_who_wrote_what(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path))
-    sink.enrol(ATTEMPT.lineage, adopts=None)
-    sink.enrol("2b-other", adopts=ATTEMPT.lineage)
+    claim_for(sink, ATTEMPT.lineage)
+    claim_for(sink, "2b-other", replaces=(ATTEMPT.lineage,))
     sink.commit(ATTEMPT, stage(tmp_path))
 
     mine, others = sink.open(ATTEMPT.lineage), sink.open("2b-other")
@@ -256,3 +258,36 @@ def test_a_codec_that_avro_does_not_have_is_told_with_those_that_it_has(options:
 
 def test_without_rolling_an_avro_schema_may_lie_behind_an_address() -> None:
     RollingFileSink("t", format="avro", options={"avroSchemaUrl": "hdfs://host/order.avsc"})
+
+
+@pytest.mark.parametrize(
+    ("below", "told"), [("", "is a Delta table"), ("a/b", "lies inside .*/table, which is a Delta")]
+)
+def test_the_folder_of_a_delta_table_is_refused(tmp_path: Path, below: str, told: str) -> None:
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").touch()
+    sink = RollingFileSink(f"file:{tmp_path}/table/{below}")
+
+    with pytest.raises(Refused, match=f"{told}.*Use a DeltaSink, or another folder"):
+        sink.open("1f0c9a2e-77")
+    assert [path.name for path in (tmp_path / "table").iterdir()] == ["_delta_log"]
+
+
+def test_a_folder_beside_a_delta_table_is_as_good_as_any(tmp_path: Path) -> None:
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").touch()
+
+    assert not RollingFileSink(f"file:{tmp_path}/other").open("1f0c9a2e-77").enrolled
+
+
+def test_a_stream_whose_claim_was_removed_is_known_by_its_epochs(tmp_path: Path) -> None:
+    sink = RollingFileSink(f"file:{tmp_path}")
+    work = Work(Told(1, "digest"))
+    entry = work.entry(ATTEMPT)
+    layout = Layout(str(tmp_path))
+    LocalFiles().create(f"{tmp_path}/{layout.manifest_name(ATTEMPT)}", entry.encode())
+
+    assert sink.open("2b-other").others == {ATTEMPT.lineage: ATTEMPT.epoch}
+    assert sink.open(ATTEMPT.lineage).enrolled

@@ -12,7 +12,7 @@ from epochal.testing.contract import ParticipantContract
 from epochal.testing.directory import DirectoryParticipant
 from epochal.txn.errors import DataLost
 from epochal.txn.files import LocalFiles
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 
 
 class ShowsAtStage(DirectoryParticipant):
@@ -60,7 +60,7 @@ class AbortsOnlyWithHandle(DirectoryParticipant):
 class AbortsWhatIsVisible(DirectoryParticipant):
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         super().abort(attempt, handle)
-        LocalFiles().delete(f"{self._path}/{attempt.key}.{attempt.lineage}")
+        LocalFiles().delete(f"{self._path}/{attempt.number}.{attempt.lineage}")
 
 
 class ForgetsItsLeftovers(DirectoryParticipant):
@@ -83,7 +83,7 @@ class TakesAnyHandle(DirectoryParticipant):
 
 class SkipsEmptyEpochs(DirectoryParticipant):
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
-        if handle.body["bytes"] == len('{"lineage": "", "offsets": ""}\n') + len(attempt.lineage) + 64:
+        if handle.body["bytes"] == len('{"lineage": "", "offsets": "", "start": ""}\n') + len(attempt.lineage) + 64:
             self.abort(attempt, handle)
             return Outcome.COMMITTED
         return super().commit(attempt, handle)
@@ -106,7 +106,7 @@ class ForgetsOthers(DirectoryParticipant):
 
 class EnrolsOnOpening(DirectoryParticipant):
     def open(self, lineage: str) -> Memory:
-        self.enrol(lineage, adopts=None)
+        self._register.claim(Claim(lineage=lineage, generation=1, start="a", journal="/j"), version=0)
         return super().open(lineage)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeAlias
@@ -29,10 +29,11 @@ from epochal.txn.coordinator import Coordinator, clear
 from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import Sinks, fence, roll_all
-from epochal.txn.view import View
+from epochal.txn.view import View, fold
 from tests.txn.fronts import CompactedJournal, JournalFolder, PiecesGone, SharedCheckpoint, SharedJournal, stores
 from tests.txn.world import Operation, Setting
 
+ONLY = "only"  # the copy of the checkpoint that all drivers share
 LISTINGS = ("leftovers", "gathered")  # results that a loop goes through while the journal is read again
 
 logging.getLogger("epochal").addHandler(logging.NullHandler())
@@ -113,6 +114,7 @@ class Replay:
             participants=stores(self.ask, setting),
             eager=setting.eager,
             retain=1 if setting.compacted else 0,
+            names=lambda: ONLY,
         )
         made.generation = generation
         made._started = made._start(generation, 0, {})  # word for word what `begin` has recorded
@@ -134,7 +136,10 @@ def _plan(setting: Setting, replay: Replay, place: Place) -> Place:
 
 def _begin(setting: Setting, replay: Replay, place: Place) -> Place:
     coordinator = replay.coordinator(setting, 0)
-    coordinator.begin()
+    try:
+        coordinator.begin()
+    except FencedOut:
+        return Place("ended")  # a newer start has claimed the stores
     if setting.begin_first:
         return Place("start", 0, coordinator.generation)
     return Place("before" if place.epoch < setting.epochs else "last", place.epoch, coordinator.generation)
@@ -176,12 +181,28 @@ class KnownSinks(Sinks):
         return f"sinks of {self._read}"
 
 
+class AllSinks(Sinks):
+    """The sinks of a setting, whatever the journal says."""
+
+    def __init__(self, sinks: Sequence[Participant[None]]) -> None:
+        super().__init__(fold(()), lambda description: {s.name: s for s in sinks}[str(description["target"])])
+
+    def __repr__(self) -> str:
+        return "all sinks"
+
+
 def _roll_all(setting: Setting, replay: Replay, place: Place) -> Place:
     coordinator = replay.coordinator(setting, 0)
     (store,) = stores(replay.ask, setting)
     view = coordinator.journal.read()
     try:
-        roll_all(coordinator.journal, coordinator._checkpoint, coordinator.lineage, KnownSinks(view, store))
+        roll_all(
+            coordinator.journal,
+            coordinator._checkpoint,
+            coordinator.lineage,
+            KnownSinks(view, store),
+            names=lambda: ONLY,
+        )
     except (FencedOut, Refused):
         return Place("ended")  # no driver has started yet, another starts now, or an epoch is in doubt
     return replace(place, phase="carry")
@@ -208,11 +229,14 @@ def _checkpoint(setting: Setting, replay: Replay, place: Place) -> Place:
 def _gc(setting: Setting, replay: Replay, place: Place) -> Place:
     coordinator = replay.coordinator(setting, 0)
     journal = coordinator.journal
+    sinks = stores(replay.ask, setting)
     try:
-        newest = fence(journal) if setting.fencing else journal.read().generation
+        newest = journal.read().generation
+        if setting.fencing:
+            newest = fence(journal, coordinator.lineage, AllSinks(sinks), names=lambda: ONLY)
     except Refused:
         return Place("ended")  # no driver has started yet
-    clear(journal, stores(replay.ask, setting), coordinator.lineage, newest=newest, by=newest)
+    clear(journal, sinks, coordinator.lineage, newest=newest, by=newest)
     return Place("ended")
 
 
@@ -260,12 +284,12 @@ def _everything(operation: str, held: dict[str, Any], last: dict[str, Any]) -> A
 
 
 def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held["self"].generation, _enrolled(held["self"]) if operation == "enrol" else ()
+    return held["self"].generation, _versions(held["self"]) if operation == "claim" else ()
 
 
 def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     if "evidence" in held:
-        return _enrolled(held["self"])
+        return _versions(held["self"])
     if "before" not in held:
         return ()
     before = held["before"].latest is None, _done(held["before"])
@@ -295,16 +319,24 @@ def _of_finish(operation: str, held: dict[str, Any], last: dict[str, Any]) -> An
 
 
 def _of_run(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held.get("attempt", held.get("view"))
+    return held.get("attempt", held.get("view")), held.get("rolled")
 
 
 def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    names = ("newest", "participant", "attempt", "verdict")
+    names = ("newest", "participant", "holder", "attempt", "verdict")
     return [held.get(name) for name in names], [last.get(listing) for listing in LISTINGS]
 
 
-def _enrolled(coordinator: Coordinator[None]) -> list[bool]:
-    return [memory.enrolled for memory in coordinator._memories.values()]
+def _versions(coordinator: Coordinator[None]) -> list[int]:
+    return [memory.version for memory in coordinator._memories.values()]
+
+
+def _of_release(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return _everything(operation, {name: value for name, value in held.items() if name != "view"}, last)
+
+
+def _of_bound(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return held["name"], held.get("holder"), sorted(held["journal"].view.generations)
 
 
 def _done(view: View) -> Any:
@@ -317,10 +349,14 @@ def _done(view: View) -> Any:
 # the worlds reached with and without this.
 FORGET: dict[str, Forget] = {
     "begin": _of_begin,
+    "_check_last": lambda operation, held, last: _done(held["view"]) if "view" in held else (),
     "_claim": _of_claim,
     "_settle": _of_settle,
     "_finish": _of_finish,
     "compact": _of_finish,
     "run": _of_run,
+    "_release": _of_release,
+    "_remove_superseded": _of_release,
+    "_check_bound": _of_bound,
     "clear": _of_clear,
 }

@@ -12,11 +12,13 @@ from typing import Any, TypeAlias, cast
 from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Entry
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
 from epochal.txn.view import View
 from tests.txn.world import QUERY, SINKS, Parts, Setting
 
 Ask: TypeAlias = Callable[..., Any]
+
+PLACE = "/journal"  # of every copy, as on several machines: that they lie elsewhere must not be what tells them apart
 
 
 class JournalFolder:
@@ -73,6 +75,8 @@ def view_of(listing: tuple[tuple[str, bytes], ...]) -> View:
 class SharedJournal(Journal):
     """The real journal. There are no temporary files in a world, so none are looked for."""
 
+    place = PLACE
+
     def __init__(self, folder: JournalFolder) -> None:
         super().__init__(folder, "journal", clock=lambda: 0.0)
         self._folder = folder
@@ -81,7 +85,8 @@ class SharedJournal(Journal):
         return "journal"
 
     def read(self) -> View:
-        return view_of(self._folder.ask("names"))
+        self._view = view_of(self._folder.ask("names"))
+        return self._view
 
     def sweep(self) -> list[str]:
         return []
@@ -120,9 +125,10 @@ class SharedCheckpoint:
 class SharedStore:
     """A participant of one world."""
 
-    def __init__(self, ask: Ask, parts: Parts) -> None:
+    def __init__(self, ask: Ask, parts: Parts, *, claims: bool = False) -> None:
         self._ask = ask
         self._parts = parts
+        self._claims = claims
 
     def __repr__(self) -> str:
         return self.name
@@ -135,12 +141,25 @@ class SharedStore:
         return {"type": "shared", "target": self.name}
 
     def open(self, lineage: str) -> Memory:
-        enrolled, epochs = self._ask("open", self._parts)
+        (_, version, generation, copy), epochs = self._ask("open", self._parts)
         recent = {epoch: f"offsets of {epoch}" for epoch in epochs}
-        return Memory(self.name, enrolled, max(epochs, default=NO_EPOCH), recent)
+        return Memory(
+            self.name,
+            version > 0 or bool(epochs),
+            max(epochs, default=NO_EPOCH),
+            recent,
+            holder=_claim_of(lineage, generation, copy),
+            version=version,
+        )
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        self._ask("enrol", self._parts)
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        return not self._claims or bool(self._ask("claim", self._parts, version, claim.generation, claim.start))
+
+    def withdraw(self, claim: Claim) -> None:
+        raise NotImplementedError("there is one stream here")
+
+    def holder(self, lineage: str) -> Claim | None:
+        return _claim_of(lineage, *self._ask("holder", self._parts)) if self._claims else FIRST
 
     def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
         for part in self._parts:
@@ -160,11 +179,18 @@ class SharedStore:
         return [Attempt(lineage, epoch, generation) for epoch, generation in self._ask("leftovers", self._parts)]
 
 
+def _claim_of(lineage: str, generation: int, copy: str) -> Claim | None:
+    return Claim(lineage=lineage, generation=generation, start=copy, journal=PLACE) if generation else None
+
+
+FIRST = _claim_of(QUERY, 1, "only")
+
+
 class KeepingStore(SharedStore):
     """A participant that keeps a part open until two epochs are in it, or until a roll."""
 
-    def __init__(self, ask: Ask, parts: Parts) -> None:
-        super().__init__(ask, parts)
+    def __init__(self, ask: Ask, parts: Parts, *, claims: bool = False) -> None:
+        super().__init__(ask, parts, claims=claims)
         self._kept: tuple[int, ...] = ()
 
     def describe(self) -> dict[str, Json]:
@@ -224,5 +250,5 @@ def _keeping_handle(spent: tuple[int, ...], *, keeps: bool) -> Handle:
 def stores(ask: Ask, setting: Setting) -> list[SharedStore]:
     """The sinks of a setting."""
     if setting.rolling:
-        return [KeepingStore(ask, parts) for parts in SINKS[setting.sinks]]
-    return [SharedStore(ask, parts) for parts in SINKS[setting.sinks]]
+        return [KeepingStore(ask, parts, claims=setting.claims) for parts in SINKS[setting.sinks]]
+    return [SharedStore(ask, parts, claims=setting.claims) for parts in SINKS[setting.sinks]]

@@ -119,7 +119,7 @@ class Keeping(DirectoryParticipant):
 
     def _shown(self, attempt: Attempt) -> str:
         folder = join(self._path, "rolls") if attempt.roll else self._path
-        return join(folder, f"{attempt.key}.{quote(attempt.lineage, safe='')}")
+        return join(folder, f"{attempt.number}.{quote(attempt.lineage, safe='')}")
 
     def _piece(self, lineage: str, epoch: str) -> str:
         return join(self._path, "open", quote(lineage, safe=""), epoch)

@@ -19,6 +19,7 @@ Attempts are written epoch.generation.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Rolled, Seal, Snapshot, decode
 from tests.txn.memory import MemoryFiles
 
@@ -125,9 +126,21 @@ class WatchedSink:
         self._scene.check_alive()
         return self._sink.open(lineage)
 
-    def enrol(self, lineage: str, *, adopts: str | None) -> None:
-        self._say(f"enrols {lineage}" + (f" in the place of {adopts}" if adopts else ""))
-        self._sink.enrol(lineage, adopts=adopts)
+    def claim(self, claim: Claim, *, version: int) -> bool:
+        claimed = self._sink.claim(claim, version=version)
+        place = f" in the place of {', '.join(claim.replaces)}" if claim.replaces else ""
+        self._say(
+            f"is claimed by {claim.lineage}, generation {claim.generation}{place}{'' if claimed else ': too late'}"
+        )
+        return claimed
+
+    def withdraw(self, claim: Claim) -> None:
+        self._say(f"is given back by {claim.lineage}")
+        self._sink.withdraw(claim)
+
+    def holder(self, lineage: str) -> Claim | None:
+        self._scene.check_alive()
+        return self._sink.holder(lineage)
 
     def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
         self._say(f"stages {_short(attempt)}")
@@ -173,7 +186,8 @@ def _play(scene: Scene, commands: list[str]) -> None:
         words = line.split()[1:]
         match words:
             case ["offsets", number, *more]:
-                scene.files.create(f"checkpoint/offsets/{number}", " ".join([number, *more]).encode())
+                offset = json.dumps({"topic": " ".join([number, *more])})
+                scene.files.create(f"checkpoint/offsets/{number}", f"v1\n{{}}\n{offset}".encode())
             case ["commits", number]:
                 if not scene.files.create(f"checkpoint/commits/{number}", b"v1"):
                     scene.say("= it is there already: Spark ends the query")
@@ -231,6 +245,7 @@ def _coordinator(scene: Scene, settings: dict[str, str], *, eager: bool) -> Coor
         checkpoint=SparkCheckpoint(scene.files, "checkpoint"),
         participants=[WatchedSink(scene, name) for name in scene.sinks],
         eager=eager,
+        names=lambda: "x",
         choices=Choices(tokens(settings.get("adopt")), tokens(settings.get("new"))),
     )
 
@@ -240,7 +255,7 @@ def _show(scene: Scene) -> None:
         visible = [n for n in scene.files.names(name) if not n.startswith("_")]
         shown = [f"{n[:12].lstrip('0') or '0'}.{int(n[13:19])}{n[19:].removeprefix('.' + QUERY)}" for n in visible]
         staged = [entry.name.split("/") for entry in scene.files.walk(f"{name}/_staged")]
-        left = [f"{int(key[:12])}.{int(key[13:])}{lineage.removeprefix(QUERY)}" for lineage, key in staged]
+        left = [f"{int(key[:12])}.{int(key[13:19])}{lineage.removeprefix(QUERY)}" for lineage, key in staged]
         scene.say(f"{name} shows {' '.join(shown) or 'nothing'}, staged {' '.join(left) or 'nothing'}")
 
 

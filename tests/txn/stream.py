@@ -63,10 +63,14 @@ class Stream:
         return coordinator
 
     def plan(self, epoch: int, offsets: str = "") -> None:
-        self.files.create(f"{self.path}/offsets/{epoch}", f"{epoch} {offsets}".encode())
+        self.files.create(f"{self.path}/offsets/{epoch}", f'v1\n{{}}\n{{"topic":"{epoch} {offsets}"}}'.encode())
 
     def commit(self, epoch: int) -> None:
         assert self.files.create(f"{self.path}/commits/{epoch}", b"v1")
+
+    def committed(self) -> int:
+        """The last epoch that Spark has committed."""
+        return SparkCheckpoint(self.files, self.path).committed()
 
     def run(self, coordinator: Coordinator[Rows], *epochs: int) -> None:
         """Epochs that go all the way, one row in each: its number."""

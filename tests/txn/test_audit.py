@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.txn.audit import Difference, Expected, Found, Verdict, judge
@@ -55,7 +55,6 @@ def test_an_epoch_with_other_rows_is_named(there: Tally, what: str) -> None:
     assert answer.differences == (Difference(what, 1),)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 3), min_size=1), st.data())
 def test_any_single_change_of_a_count_is_found(rows: dict[int, int], data: st.DataObject) -> None:
     wanted = {epoch: Tally(count, spelled(count * 977)) for epoch, count in rows.items()}

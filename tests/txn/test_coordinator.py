@@ -10,6 +10,7 @@ import pytest
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
+from epochal.testing.contract import claim_for
 from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator, Ran
 from epochal.txn.errors import (
@@ -255,7 +256,7 @@ def test_an_epoch_in_doubt_that_is_checkpointed_while_new_is_chosen_is_not_passe
     stream.run(first, 0, 1)
     stream.plan(2)
     first.run(2, [2])
-    stream.sink().enrol("other", adopts=QUERY)  # so that there is something to choose
+    claim_for(stream.sink(), "other", replaces=(QUERY,))  # so that there is something to choose
     choices = Choices(new=frozenset({f"{TAG}@1", "other@none"}))
     late: Coordinator[Rows] = Coordinator(
         journals=stream.journal,
@@ -663,3 +664,12 @@ def test_commits_and_starts_are_logged_with_their_facts(stream: Stream, caplog: 
     assert facts["generation started"]["lineage"] == QUERY
     committed = facts["epoch committed"]
     assert (committed["epoch"], committed["sink"], committed["outcome"]) == (0, "sink", "committed")
+
+
+def test_a_journal_whose_last_epoch_came_from_other_offsets_is_not_this_checkpoints(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.files.delete(f"{stream.path}/offsets/1")
+    stream.plan(1, "of a copy")
+
+    with pytest.raises(OffsetsChanged, match="two copies of a checkpoint have used one journal"):
+        stream.start()

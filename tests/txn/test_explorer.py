@@ -52,6 +52,7 @@ def found_in(setting: Setting) -> Found:
         Setting(starts=2, epochs=2, eager=True),
         Setting(starts=2, epochs=2, sinks=2),
         Setting(starts=2, epochs=1, begin_first=True),
+        Setting(starts=2, epochs=1, sinks=2, claims=True),
         Setting(starts=2, epochs=2, compacted=True),
         Setting(starts=2, epochs=1, cleaners=1),
         Setting(starts=2, epochs=1, cleaners=1, fencing=True),
@@ -138,7 +139,8 @@ def test_without_decided_an_epoch_is_doubled(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(coordinator, "sweep", keep_until_done)
     monkeypatch.setattr(view, "_check", lambda *_: None)  # DONE may name another than DECIDED
 
-    assert found_in(ONE_EPOCH).fault == "double: epoch 0 is visible from generations [1, 2]"
+    fault = found_in(ONE_EPOCH).fault
+    assert fault == "double: epoch 0 is visible from generations [1, 2]"
 
 
 def test_deciding_without_waiting_for_the_checkpoint_shows_an_epoch_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,3 +307,15 @@ def test_an_end_with_something_missing_or_left_is_seen() -> None:
         "not every epoch is visible: []",
     ]
     assert unfinished(World(visible=WHOLE), ONE_EPOCH) == []
+
+
+def test_removing_what_is_superseded_without_a_look_at_commits_loses_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(self: Coordinator[None], epoch: int, offsets: str) -> None:
+        for generation in self._journal.view.prepared(epoch):
+            if generation < self.generation:
+                for participant in self._participants.values():
+                    participant.abort(Attempt(self.lineage, epoch, generation), None)
+
+    monkeypatch.setattr(Coordinator, "_remove_superseded", blind)
+
+    assert found_in(ONE_EPOCH).fault == "loss: epoch 0 is decided, and what its winner staged is gone"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from epochal.txn.files import TEMPORARY, Entry, LocalFiles, is_local, join, local_path
+from tests.txn.syncs import Synced
 
 ROOT = Path(__file__).parents[2]
 RACERS = 8
@@ -371,4 +372,47 @@ def test_few_and_many_files_are_synced(files: LocalFiles, tmp_path: Path, count:
     for path in paths:
         path.touch()
 
-    files.sync_all([str(path) for path in paths])
+    files.sync_all([str(path) for path in paths], within=str(tmp_path))
+
+
+def test_the_folders_that_lead_to_files_are_synced_once_and_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    (target / "a" / "b").mkdir(parents=True)
+    paths = [str(target / "a" / "b" / name) for name in ("1", "2")] + [str(target / "a" / "3")]
+    for path in paths:
+        Path(path).touch()
+    synced = Synced(monkeypatch.setattr)
+
+    LocalFiles().sync_all(paths, within=str(target))
+
+    assert synced.paths == [*paths, str(target / "a" / "b"), str(target / "a"), str(target)]
+
+
+def test_the_names_of_new_folders_are_synced_with_the_file_that_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = Synced(monkeypatch.setattr)
+    LocalFiles().create(str(tmp_path / "a" / "b" / "file"), b"")
+    first = {path for path in synced.paths if "tmp-" not in path}
+    synced.paths.clear()
+    LocalFiles().create(str(tmp_path / "a" / "b" / "other"), b"")
+
+    assert first == {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")}
+    assert {path for path in synced.paths if "tmp-" not in path} == {str(tmp_path / "a" / "b")}
+
+
+def test_a_folder_that_may_not_be_read_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").touch()
+    opened = os.open
+
+    def opening(path: str, flags: int, *rest: int) -> int:
+        if path == str(tmp_path):
+            raise PermissionError(path)
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr("os.open", opening)
+
+    LocalFiles().sync_all([str(tmp_path / "a" / "file")], within=str(tmp_path))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import pytest
 
-from epochal.txn.errors import ForeignTarget, JournalLost, Refused, Rewound
+from epochal.txn.errors import ForeignTarget, JournalLost, Refused, Rewound, TwoJournals
 from epochal.txn.guard import Choices, Evidence, Verdict, judge, tokens
-from epochal.txn.model import NO_EPOCH, Json, Memory
+from epochal.txn.model import NO_EPOCH, Claim, Json, Memory
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record
 from epochal.txn.view import View, fold
 
@@ -17,22 +17,45 @@ QUERY = "7c8d2a4e-aaaa-bbbb"
 TAG = "7c8d2a4e"
 OTHER = "99999999-cccc"
 TARGET = "lake/orders"
+PLACE = "/checkpoints/orders/epochal"
+START = "5a17"
+PROVES = "v2:4e07:=:8b21"  # offsets that identify rows by themselves
 SINKS: dict[str, Json] = {"lake": {"type": "lake", "target": TARGET}}
 
 
-def journal(*epochs: int, base: int = 0, commit: str = "checkpoint", adopted: int | None = None) -> View:
-    """A journal that has these epochs as done."""
+def journal(
+    *epochs: int,
+    base: int = 0,
+    commit: str = "checkpoint",
+    adopted: int | None = None,
+    missing: int | None = None,
+    left_out: Collection[int] = (),
+) -> View:
+    """A journal that has these epochs as done, in some of them without the sink."""
     start = GenerationStarted(
-        1, QUERY, base, commit=commit, sinks=SINKS, adopted={} if adopted is None else {"lake": adopted}
+        1,
+        QUERY,
+        base,
+        commit=commit,
+        sinks=SINKS,
+        adopted={} if adopted is None else {"lake": adopted},
+        start=START,
+        missing={} if missing is None else {"lake": missing},
     )
     records: list[Record] = [start]
     for epoch in epochs:
-        records += [Prepared(epoch, 1, "", {"lake": {}}), Decided(epoch, 1), Done(epoch, 1)]
+        sinks: dict[str, Json] = {} if epoch in left_out else {"lake": {}}
+        records += [Prepared(epoch, 1, PROVES, sinks), Decided(epoch, 1), Done(epoch, 1)]
     return fold(records)
 
 
-def memory(last: int = NO_EPOCH, *, enrolled: bool = True, **more: object) -> Memory:
-    return Memory(TARGET, enrolled, last, **more)  # type: ignore[arg-type]  # the tests name the rest
+def claimed(generation: int, *, start: str = START, place: str = PLACE) -> Claim:
+    return Claim(lineage=QUERY, generation=generation, start=start, journal=place)
+
+
+def memory(last: int = NO_EPOCH, *, enrolled: bool = True, recent: str = PROVES, **more: object) -> Memory:
+    known = dict.fromkeys(range(last + 1), recent)
+    return Memory(TARGET, enrolled, last, known, **more)  # type: ignore[arg-type]  # the tests name the rest
 
 
 def evidence(
@@ -43,6 +66,7 @@ def evidence(
     before: View | None = None,
     eager: bool = False,
     closed_at: int | None = None,
+    journal: str = "",
 ) -> Evidence:
     return Evidence(
         lineage=QUERY,
@@ -52,6 +76,7 @@ def evidence(
         after=view,
         eager=eager,
         closed_at=closed_at,
+        journal=journal,
     )
 
 
@@ -115,16 +140,7 @@ CASES = {
         f"sink 'lake' ({TARGET}): another stream, 99999999, has written it up to epoch 41. A new checkpoint on an old "
         "target starts from the beginning of its source and would write rows again",
         "99999999@41",
-        adopt=Verdict(base=0, adopts={"lake": OTHER}),
-        new=Verdict(base=0),
-        options=["adopt", "new"],
-    ),
-    "another stream has enrolled and written nothing": Case(
-        evidence(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH),
-        ForeignTarget,
-        f"sink 'lake' ({TARGET}): another stream, 99999999, is enrolled there and has written nothing yet. A new",
-        "99999999@none",
-        adopt=Verdict(base=0, adopts={"lake": OTHER}),
+        adopt=Verdict(base=0, replaces={"lake": (OTHER,)}),
         new=Verdict(base=0),
         options=["adopt", "new"],
     ),
@@ -173,7 +189,7 @@ CASES = {
         f"sink 'lake' ({TARGET}): epoch 1 was committed there, but its last one is none: the target was emptied, moved "
         "or restored from an older copy; epochs 0 to 1 may be missing",
         f"{TAG}@none",
-        adopt=Verdict(base=0),
+        adopt=Verdict(base=0, missing={"lake": 1}),
         options=["adopt"],
     ),
     "the target was restored from an older copy": Case(
@@ -182,8 +198,46 @@ CASES = {
         f"sink 'lake' ({TARGET}): epoch 2 was committed there, but its last one is 1: the target was emptied, moved or "
         "restored from an older copy; epoch 2 may be missing",
         f"{TAG}@1",
-        adopt=Verdict(base=0),
+        adopt=Verdict(base=0, missing={"lake": 2}),
         options=["adopt"],
+    ),
+    "the sink was left out for a while": Case(
+        evidence(journal(0, 1, 2, 3, left_out=(2, 3)), memory(1), committed=3),
+        Rewound,
+        f"sink 'lake' ({TARGET}): its last epoch is 1, and the stream has gone on to epoch 3 without it: the sink was "
+        "left out of the writer meanwhile; epochs 2 to 3 may be missing",
+        f"{TAG}@1",
+        adopt=Verdict(base=0, missing={"lake": 3}),
+        options=["adopt"],
+    ),
+    "a copy of the checkpoint has claimed the target since": Case(
+        evidence(journal(0), memory(0, holder=claimed(2)), committed=0, journal=PLACE),
+        TwoJournals,
+        f"sink 'lake' ({TARGET}): it was last claimed by generation 2 of the journal in {PLACE}, and this journal "
+        "knows only generations up to 1. The checkpoint was copied, moved or restored from a copy. If the other one "
+        "still runs, both would write the same epochs with different rows",
+        f"{TAG}.g2@0",
+        adopt=Verdict(base=0),
+        new=Verdict(base=0, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "a copy of the checkpoint has a start of the same number": Case(
+        evidence(journal(0), memory(0, holder=claimed(1, start="another")), committed=0, journal=PLACE),
+        TwoJournals,
+        "and this journal has another start of that number",
+        f"{TAG}.g1@0",
+        adopt=Verdict(base=0),
+        new=Verdict(base=0, reincarnate=True),
+        options=["adopt", "new"],
+    ),
+    "the target was claimed from a journal in another place": Case(
+        evidence(journal(0), memory(0, holder=claimed(1, place="/elsewhere/epochal")), committed=0, journal=PLACE),
+        TwoJournals,
+        f"last claimed by generation 1 of the journal in /elsewhere/epochal, and this journal is in {PLACE}",
+        f"{TAG}.g1@0",
+        adopt=Verdict(base=0),
+        new=Verdict(base=0, reincarnate=True),
+        options=["adopt", "new"],
     ),
 }
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -250,6 +304,11 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         (evidence(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
         (evidence(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
         (evidence(POWER_CUT, memory(0), committed=0), 0),
+        (evidence(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH), 0),
+        (evidence(EMPTY, memory(), committed=NO_EPOCH), 0),
+        (evidence(journal(0), memory(0, holder=claimed(1)), committed=0, journal=PLACE), 0),
+        (evidence(journal(0, 1, missing=1), memory(0), committed=1), 0),
+        (evidence(journal(0, 1, 2, left_out=(1, 2), missing=2), memory(0), committed=2), 0),
     ],
     ids=[
         "a new query",
@@ -265,6 +324,11 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         "a sink that was pointed elsewhere",
         "another incarnation of this query",
         "a power cut that took DECIDED and DONE of an epoch",
+        "another stream that has started and written nothing",
+        "a start that was refused before its first epoch, and lost its journal",
+        "a target that this journal has claimed",
+        "epochs that the user has accepted as missing",
+        "epochs that the sink missed, which the user has accepted",
     ],
 )
 def test_what_breaks_nothing_is_not_refused(found: Evidence, base: int) -> None:
@@ -329,3 +393,14 @@ def test_an_incarnation_is_part_of_the_token() -> None:
 )
 def test_tokens_come_alone_in_a_list_or_not_at_all(value: str | list[str] | None, expected: Iterable[str]) -> None:
     assert tokens(value) == frozenset(expected)
+
+
+@pytest.mark.parametrize("place", [PLACE, "/elsewhere/epochal"])
+def test_a_journal_with_open_parts_takes_nothing_over_from_a_start_that_it_does_not_know(place: str) -> None:
+    part: dict[str, Json] = {"handle": {"version": 1, "body": {}}, "rows": 1, "changes": {"000000000000 ": 1}}
+    start = GenerationStarted(1, QUERY, base=0, sinks=SINKS, start=START)
+    view = fold([start, Prepared(0, 1, PROVES, {"lake": part}), Decided(0, 1), Done(0, 1)])
+    found = evidence(view, memory(0, holder=claimed(2, place=place)), committed=0, journal=PLACE)
+
+    with pytest.raises(TwoJournals, match="parts are open by this journal"):
+        judge(found, Choices(adopt=frozenset({f"{TAG}.g2@0"})))

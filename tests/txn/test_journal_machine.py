@@ -62,8 +62,8 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(turn=turns, ahead=epochs, back=st.integers(min_value=0, max_value=2))
     def prepare(self, turn: int, ahead: int, back: int) -> None:
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
-        if epoch <= self.floor:
-            return
+        if epoch <= self.floor or (epoch > self.committed + 1 and not self.prepared(epoch - 1)):
+            return  # Spark runs epochs one after the other
         part: Json = {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}
         created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.txn.errors import DataLost, JournalLost, OffsetsChanged
+from epochal.txn.errors import DataLost, JournalCorrupt, JournalLost, OffsetsChanged
 from epochal.txn.model import NO_EPOCH, Attempt, Handle
 from epochal.txn.plan import Decide, Finish, Sweep, choose, held, in_doubt, lowest_open, next_step, sweep
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Roll, Rolled, Seal, Snapshot
-from epochal.txn.view import View, fold
+from epochal.txn.records import NOBODY, Decided, Done, GenerationStarted, Prepared, Record, Roll, Rolled, Seal, Snapshot
+from epochal.txn.view import KEEP_GENERATIONS, View, fold
 
 NOW = "offsets as they are"
 OLD = "offsets as they were"
@@ -18,7 +18,7 @@ def prepared(epoch: int, generation: int, offsets: str = NOW) -> Prepared:
 
 
 def view(*records: Record, base: int = 0) -> View:
-    return fold([GenerationStarted(9, "query", base=base), *records])
+    return fold([*(GenerationStarted(number, "query", base=base) for number in range(2, 10)), *records])
 
 
 def done(epoch: int, generation: int = 1) -> list[Record]:
@@ -58,6 +58,11 @@ def test_offsets_that_no_attempt_was_staged_from_are_an_error() -> None:
 def test_a_committed_epoch_without_an_attempt_is_an_error_that_names_it() -> None:
     with pytest.raises(JournalLost, match=r"epoch 7: Spark has checkpointed it.*from 7"):
         next_step(view(base=7), 7, NOW)
+
+
+def test_an_epoch_that_is_decided_for_nobody_in_a_journal_in_use_is_an_error() -> None:
+    with pytest.raises(JournalCorrupt, match="epoch 0 is decided for nobody"):
+        next_step(view(prepared(0, 1), Decided(0, NOBODY)), 0, NOW)
 
 
 def test_only_sealed_attempts_are_no_attempts() -> None:
@@ -163,6 +168,7 @@ def roll(generation: int, number: int, *, by: int = 0, after: int = 0) -> Roll:
 
 
 STARTED = [GenerationStarted(number, "query", base=0) for number in (1, 2, 3)]
+LATER = [GenerationStarted(number, "query", base=0) for number in range(3, KEEP_GENERATIONS + 3)]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +184,8 @@ STARTED = [GenerationStarted(number, "query", base=0) for number in (1, 2, 3)]
         ([*STARTED, roll(3, 1), Rolled(3, 1)], 3, Sweep.REMOVE),
         ([*STARTED, roll(3, 2)], 3, Sweep.REMOVE),
         ([*STARTED, roll(2, 1), Snapshot(0)], 2, Sweep.REMOVE),
-        ([STARTED[2], roll(2, 1)], 2, Sweep.REMOVE),
-        ([STARTED[2]], 2, Sweep.REMOVE),
+        ([*LATER, roll(2, 1)], 2, Sweep.REMOVE),
+        (LATER, 2, Sweep.REMOVE),
     ],
     ids=[
         "an older driver may be about to record it",

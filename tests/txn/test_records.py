@@ -7,7 +7,7 @@ import pytest
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
-from epochal.txn.model import Handle, Json, Staged
+from epochal.txn.model import Attempt, Handle, Json, Staged
 from epochal.txn.records import (
     Decided,
     Done,
@@ -152,6 +152,27 @@ def test_a_record_is_found_by_its_name() -> None:
     ]
     assert all(is_record_name(name) for name in names)
     assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, *[None] * 5]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Roll(3, 1_000_000, 3, 42),
+        Rolled(3, 1_000_000),
+        GenerationStarted(1_000_000, "query", base=0),
+        Prepared(42, 1_000_000, "", {}),
+    ],
+    ids=lambda record: record.name,
+)
+def test_the_millionth_of_its_kind_has_a_name_like_any_other(record: Record) -> None:
+    assert is_record_name(record.name)
+    assert decode(record.name, record.name, encode(record)) == record
+
+
+def test_the_millionth_attempt_is_known_by_its_staging_area() -> None:
+    attempt = Attempt("query", 42, 1_000_000, 1_000_000, "5a17")
+
+    assert Attempt.from_key("query", attempt.key) == attempt
 
 
 def test_a_roll_and_its_seal_compete_for_one_name() -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
+from epochal.testing.contract import claim_for
 from epochal.txn import failpoints, rolls
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused, Rewound
-from epochal.txn.journal import KEEP_GENERATIONS
 from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
 from epochal.txn.records import Roll
 from epochal.txn.recovery import Recovery, Sinks, open_parts, roll_all
+from epochal.txn.view import KEEP_GENERATIONS
 from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
 from tests.txn.stream import QUERY, TAG, Rows, Stream
@@ -649,7 +650,7 @@ def test_a_generation_whose_rolls_are_not_sealed_outlives_a_purge_that_slept(sce
             scene.start()
 
     def the_older_one_goes_on_with_its_roll() -> None:
-        attempt = Attempt(QUERY, 5, 1, 1)
+        attempt = Attempt(QUERY, 5, 1, 1, seen.start_of(1))
         assert rolls.close(older.journal, seen, older._participants, attempt, every=True)
         older.settle()
 
@@ -709,7 +710,8 @@ def test_a_roll_recorded_after_its_generation_was_purged_never_was_and_is_swept(
         scene.run(newest[-1], *range(1, 60))
 
     def a_start_that_does_not_see_what_is_staged() -> None:
-        (path,) = [path for path in scene.files.content if path.endswith(f"{Attempt(QUERY, 0, 1, 1).key}/part")]
+        staged = f"/{Attempt(QUERY, 0, 1, 1).number}-"
+        (path,) = [path for path in scene.files.content if staged in path and path.endswith("/part")]
         hidden = scene.files.content.pop(path)
         many_starts()
         scene.files.content[path] = hidden
@@ -913,7 +915,7 @@ def in_doubt_and_left(scene: Scene) -> tuple[Coordinator[Rows], Coordinator[Rows
     scene.run(zombie, 0)
     scene.plan(1)
     zombie.run(1, [1])
-    scene.sink().enrol("other", adopts=QUERY)  # so that there is something to choose
+    claim_for(scene.sink(), "other", replaces=(QUERY,))  # so that there is something to choose
     newer = scene.coordinator(new=[f"{TAG}@0", "other@none"])
     newer.begin()
     return zombie, newer
@@ -945,7 +947,7 @@ def test_a_decision_that_was_thought_of_before_a_stream_was_closed_comes_too_lat
     scene.run(zombie, 0)
     scene.plan(1)
     zombie.run(1, [1])
-    scene.sink().enrol("other", adopts=QUERY)
+    claim_for(scene.sink(), "other", replaces=(QUERY,))
     newer = scene.coordinator(new=[f"{TAG}@0", "other@none"])
 
     def close_and_replay() -> None:
@@ -970,7 +972,7 @@ def test_a_decision_that_came_before_a_stream_was_left_is_finished_and_the_new_o
     scene.run(zombie, 0)
     scene.plan(1)
     zombie.run(1, [1])
-    scene.sink().enrol("other", adopts=QUERY)
+    claim_for(scene.sink(), "other", replaces=(QUERY,))
     newer = scene.coordinator(new=[f"{TAG}@0", "other@none"])
 
     def the_zombie_decides() -> None:
@@ -987,8 +989,6 @@ def test_a_decision_that_came_before_a_stream_was_left_is_finished_and_the_new_o
 def test_new_is_refused_while_a_sink_that_was_removed_has_something_open(scene: Scene) -> None:
     rewound(scene)
     other = DirectoryParticipant("other", name="other", files=scene.files)
-    stranger = DirectoryParticipant("other", name="other", files=scene.files)
-    stranger.enrol(QUERY, adopts=None)
     with pytest.raises(Refused, match=r"sink 'sink' has parts open.*epochal roll"):
         scene.start(other, new=f"{TAG}@1")
 

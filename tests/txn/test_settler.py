@@ -9,7 +9,7 @@ import pytest
 
 from epochal.testing import DirectoryParticipant
 from epochal.txn.coordinator import Coordinator, Ran
-from epochal.txn.errors import DataLost, EpochalError, FencedOut, NotSettled, StoreAway
+from epochal.txn.errors import DataLost, EpochalError, FencedOut, NotSettled, SettlingFailed, StoreAway
 from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
 from epochal.txn.settler import Backoff, Settler
 from epochal.txn.view import View
@@ -399,6 +399,24 @@ def test_what_ends_the_thread_is_told_and_raised_by_the_next_batch(caplog: pytes
         rig.run(1)
     assert [str(fault) for fault in rig.failures] == ["gone"]
     assert ("epochal", logging.ERROR, "settling stopped: gone") in caplog.record_tuples
+    settler.stop()
+
+
+def test_an_error_that_is_none_of_ours_ends_the_thread_aloud(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(0)
+    nothing: dict[str, int] = {}
+    monkeypatch.setattr(rig.coordinator, "settle", lambda: nothing["nothing"])
+    settler = background(rig)
+    settler.wake()
+    assert settler._thread is not None
+    settler._thread.join(PATIENCE)
+
+    with pytest.raises(SettlingFailed, match=r"KeyError: 'nothing'. What is decided is safe: `epochal recover"):
+        rig.run(1)
+    assert [type(fault) for fault in rig.failures] == [SettlingFailed]
+    assert "settling stopped" in caplog.text
     settler.stop()
 
 

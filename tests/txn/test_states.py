@@ -18,7 +18,7 @@ LEGAL = {
     (State.LOST, State.ABORTED),
     (State.DECIDED, State.DONE),
 }
-START = GenerationStarted(2, "query", base=0)
+STARTS = [GenerationStarted(number, "query", base=0) for number in (1, 2)]
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(State, State)), ids=lambda state: state.value)
@@ -52,7 +52,7 @@ def test_every_state_is_in_the_table() -> None:
 )
 def test_an_attempts_state_is_read_from_the_records(records: list[Record], state: State) -> None:
     for order in itertools.permutations(records):
-        assert fold([START, *order]).state(0, 1) is state
+        assert fold([*STARTS, *order]).state(0, 1) is state
 
 
 def test_an_attempt_from_before_the_journals_time_has_lost() -> None:
@@ -80,11 +80,11 @@ def test_an_attempt_from_before_the_journals_time_has_lost() -> None:
 )
 def test_records_that_contradict_each_other_are_corrupt(records: list[Record], message: str) -> None:
     with pytest.raises(JournalCorrupt, match=message):
-        fold([START, *records])
+        fold([*STARTS, *records])
 
 
 def test_records_below_the_floor_contradict_nothing() -> None:
-    view = fold([START, Snapshot(5), Decided(3, 1), Done(4, 9), Seal(3, 1, by=2)])
+    view = fold([*STARTS, Snapshot(5), Decided(3, 1), Done(4, 9), Seal(3, 1, by=2)])
 
     assert view.done_through == 5
     assert view.waiting() == []

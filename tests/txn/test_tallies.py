@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.txn.tallies import Tally, is_digest, lines_of, spelled, total
@@ -9,7 +9,6 @@ from epochal.txn.tallies import Tally, is_digest, lines_of, spelled, total
 hashes = st.integers(min_value=0, max_value=2**64 - 1)
 
 
-@settings(deadline=None)
 @given(st.lists(hashes))
 def test_digests_add_up_to_that_of_all_rows_however_rows_are_grouped(rows: list[int]) -> None:
     parts = [Tally(1, spelled(row)) for row in rows]
@@ -21,7 +20,6 @@ def test_digests_add_up_to_that_of_all_rows_however_rows_are_grouped(rows: list[
     assert total(parts[:cut]) + total(parts[cut:]) == whole
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(hashes, st.integers(0, 5)), min_size=1))
 def test_lines_are_added_up_beside_the_digest(rows: list[tuple[int, int]]) -> None:
     found = total(Tally(1, spelled(value, lines)) for value, lines in rows)

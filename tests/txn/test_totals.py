@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.txn.audit import expected
@@ -11,7 +11,7 @@ from epochal.txn.model import Json
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Snapshot, decode, encode
 from epochal.txn.tallies import Tally, spelled, total
 from epochal.txn.totals import Run, totals
-from epochal.txn.view import fold
+from epochal.txn.view import KEEP_GENERATIONS, fold
 from tests.txn.memory import MemoryFiles
 
 HERE, THERE = "/here", "/there"
@@ -35,7 +35,6 @@ def journal(records: Sequence[Record]) -> Journal:
     return Journal(files, "journal", clock=lambda: 0.0)
 
 
-@settings(deadline=None)  # a busy machine is no fault
 @given(epochs_of_rows, st.lists(st.integers(0, 12)))
 def test_however_often_a_journal_is_folded_the_totals_are_the_sum_of_its_epochs(
     staged: list[tuple[int, str | None]], folds: list[int]
@@ -80,8 +79,9 @@ def test_a_sink_that_moved_has_totals_for_each_place() -> None:
 
 
 def test_epochs_of_a_start_that_is_gone_belong_to_the_only_place_or_are_uncertain() -> None:
-    told = totals(fold([started(2), *done(0, 7, generation=1)]), through=0).to_json()
-    view = fold([started(2), Snapshot(0, totals=told)])
+    later = [started(number) for number in range(2, KEEP_GENERATIONS + 2)]
+    told = totals(fold([*later, *done(0, 7, generation=1)]), through=0).to_json()
+    view = fold([*later, Snapshot(0, totals=told)])
 
     assert expected(view, "sink", HERE, alone=True).total == Tally(7)
     assert expected(view, "sink", HERE, alone=False).uncertain

@@ -29,6 +29,7 @@ Operation: TypeAlias = tuple[Any, ...]
 Parts: TypeAlias = tuple[int, ...]
 Piece: TypeAlias = tuple[int, int, int]  # epoch, generation, part
 Key: TypeAlias = tuple[int, int, int]  # epoch, generation, roll
+Held: TypeAlias = tuple[Parts, int, int, str]  # sink, version of its register, and the generation and copy that hold it
 Part: TypeAlias = tuple[Key, tuple[int, ...]]  # who closes it, and the epochs whose rows are in it
 
 
@@ -47,10 +48,11 @@ class Setting:
     rolling: bool = False  # parts stay open over epochs; all that is open is closed at a driver's end
     rolls: frozenset[int] = frozenset()  # the generations that also close it before each of their epochs
     roller: bool = False  # the cleaners are `epochal roll` instead of `epochal gc`
+    claims: bool = False  # stores are claimed; else each start holds them as it comes, which is so with one journal
     reduced: bool = True  # False: no two states are taken as one, and no step is taken out of turn
 
     def __str__(self) -> str:
-        flags = ("eager", "compacted", "begin_first", "cleaners", "fencing", "rolling", "roller")
+        flags = ("eager", "compacted", "begin_first", "cleaners", "fencing", "rolling", "roller", "claims")
         modes = [name for name in flags if getattr(self, name)] + [f"{g} rolls" for g in sorted(self.rolls)]
         return " ".join([f"{self.starts} starts, {self.epochs} epochs, {self.sinks} sinks", *modes])
 
@@ -63,7 +65,7 @@ class World(NamedTuple):
     commits: int = 0
     staged: frozenset[Piece] = frozenset()
     visible: frozenset[Piece] = frozenset()
-    enrolled: frozenset[Parts] = frozenset()
+    claims: frozenset[Held] = frozenset()
     gathered: frozenset[Part] = frozenset()  # staged by a sink that keeps parts open
     lying_open: frozenset[int] = frozenset()  # epochs whose pieces wait
     shown: frozenset[Part] = frozenset()
@@ -114,11 +116,22 @@ def _offsets(world: World, epoch: int) -> tuple[World, Any]:
 
 def _open(world: World, parts: Parts) -> tuple[World, Any]:
     epochs = {epoch for epoch, _ in shown(world.visible, parts)} | {key[0] for key, _ in world.shown if not key[2]}
-    return world, (parts in world.enrolled, tuple(sorted(epochs)))
+    return world, (_held(world, parts), tuple(sorted(epochs)))
 
 
-def _enrol(world: World, parts: Parts) -> tuple[World, Any]:
-    return world._replace(enrolled=world.enrolled | {parts}), None
+def _held(world: World, parts: Parts) -> Held:
+    return next((held for held in world.claims if held[0] == parts), (parts, 0, 0, ""))
+
+
+def _claim(world: World, parts: Parts, version: int, generation: int, copy: str) -> tuple[World, Any]:
+    before = _held(world, parts)
+    if before[1] != version:
+        return world, False
+    return world._replace(claims=world.claims - {before} | {(parts, version + 1, generation, copy)}), True
+
+
+def _holder(world: World, parts: Parts) -> tuple[World, Any]:
+    return world, _held(world, parts)[2:]
 
 
 def _stage(world: World, epoch: int, generation: int, part: int) -> tuple[World, Any]:
@@ -180,7 +193,8 @@ _EFFECTS: dict[str, Callable[..., tuple[World, Any]]] = {
     "committed": _committed,
     "offsets": _offsets,
     "open": _open,
-    "enrol": _enrol,
+    "claim": _claim,
+    "holder": _holder,
     "stage": _stage,
     "commit": _commit,
     "abort": _abort,
@@ -220,12 +234,8 @@ def is_idle_for_good(world: World, operation: Operation, setting: Setting) -> bo
             return bool(arguments[0] < world.commits)
         case "plan" | "offsets":
             return bool(arguments[0] < world.offsets)
-        case "enrol":
-            return arguments[0] in world.enrolled
-        case "open":
-            parts = arguments[0]
-            shows = {key[0] for key, _ in world.shown if not key[2]} or shown(world.visible, parts)
-            return parts in world.enrolled and len(shows) == setting.epochs
+        case "claim":
+            return bool(_held(world, arguments[0])[1] > arguments[1])
         case "commit":
             # An attempt is staged once, before it is prepared: nothing of it can come back.
             visible = pieces(world.visible, *arguments)

@@ -20,7 +20,7 @@ from epochal.cli.demo.places import Places
 from epochal.cli.demo.process import Driver
 from epochal.cli.demo.show import Progress, result_table
 from epochal.cli.demo.watch import Sight, Watch
-from epochal.cli.text import counted, paint
+from epochal.cli.text import counted, paint, tell_error
 from epochal.txn.errors import Refused
 from epochal.txn.model import Json
 
@@ -56,7 +56,10 @@ def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout:
         try:
             show.run()
         except DemoFailed as fault:
-            print(f"{paint('epochal demo:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+            if as_json:
+                tell_error(fault, 1)
+            else:
+                print(f"{paint('epochal demo:', 'red', sys.stderr)} {fault}", file=sys.stderr)
             return 1
         finally:
             progress.end()

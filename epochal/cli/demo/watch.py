@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.cli.demo.places import Places
+from epochal.txn.model import Attempt
 from epochal.txn.records import attempt_name
 
 NONE = -1
@@ -154,9 +155,9 @@ def _staged_generations(target: Path, epoch: int) -> list[int]:
     found = []
     for lineage in _folders(target / "_epochal" / "staged"):
         for attempt in _folders(lineage):
-            number, _, generation = attempt.name.partition(".")
-            if number.isdecimal() and int(number) == epoch:
-                found.append(int(generation))
+            known = Attempt.from_key("", attempt.name)
+            if known is not None and known.epoch == epoch:
+                found.append(known.generation)
     return sorted(found)
 
 

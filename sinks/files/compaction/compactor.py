@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from epochal.sinks import enrolment
 from epochal.sinks.files import manifest
 from epochal.sinks.files.compaction import live, records
 from epochal.sinks.files.compaction.choosing import Choice, Group, LiveFile, Unfit, choose, live_files
@@ -18,7 +17,7 @@ from epochal.sinks.files.compaction.records import Done, Joined, Known, Plan
 from epochal.sinks.files.layout import Layout, joined_name
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import JoiningFiles, join
+from epochal.txn.files import JoiningFiles, join, sweep
 
 log = logging.getLogger("epochal")
 
@@ -154,7 +153,7 @@ class Compactor:
         )
 
     def _finish_others(self, finished: list[int], given_up: list[int]) -> Known:
-        enrolment.sweep(self.files, self.layout.compactions)
+        sweep(self.files, self.layout.compactions)
         known = records.read(self.files, self.layout)
         while not known.is_finished:  # there may be another by the time that one is finished
             self.told(f"finishing compaction {known.last}, which another process has begun")
@@ -174,7 +173,8 @@ class Compactor:
             self.told(f"publishing {len(plan.files)} joined files")
             for joined in plan.files:
                 self._publish(plan, joined)
-            self.files.sync_all(sorted({self._path(joined.path).rpartition("/")[0] for joined in plan.files}))
+            folders = {self._path(joined.path).rpartition("/")[0] for joined in plan.files}
+            self.files.sync_all(sorted(folders), within=self.layout.target)
         except _Lost as fault:
             # Readers list the old files, which are all there; nobody can finish this, so nobody must try for ever.
             log.warning("compaction given up, the files are as before: %s", fault)

@@ -154,7 +154,7 @@ class Joiners:
         return self._synced(folder, staged)
 
     def _synced(self, folder: str, name: str) -> Staged:
-        self.files.sync_all([join(folder, name)])
+        self.files.sync_all([join(folder, name)], within=self.layout.target)
         return Staged(name, self.files.length(join(folder, name)) or 0)
 
     def _inspect(self) -> Inspector:

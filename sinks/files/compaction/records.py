@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.files.layout import HOME, Layout
+from epochal.sinks.files.layout import Layout, visible
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, join
 from epochal.txn.model import Json
@@ -102,7 +102,7 @@ def read_plan(files: Files, layout: Layout, number: int) -> Plan:
     """A plan, which must be there."""
     inner, path = _read(files, layout, number, PLAN)
     try:
-        return Plan(number, _text(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"]))
+        return Plan(number, _folder(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"]))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unknown(path) from None
 
@@ -190,8 +190,15 @@ def _joined(inner: dict[str, Any]) -> tuple[Joined, ...]:
 
 def _below(value: object) -> str:
     """A path that stays below the target, and out of `_epochal`: records say what is removed."""
-    parts = _text(value).split("/")
-    if parts[0] == HOME or any(part in ("", ".", "..") for part in parts):
+    try:
+        return visible(_text(value))
+    except JournalCorrupt:
+        raise ValueError(value) from None
+
+
+def _folder(value: object) -> str:
+    """The name of a folder in `Layout.compacting`, which is removed in the end."""
+    if "/" in _below(value):
         raise ValueError(value)
     return _text(value)
 

@@ -1,0 +1,136 @@
+"""What `pip install 'epochal[...]'` installs is enough: each extra alone, in an environment without development tools.
+
+The wheel is built as it is shipped and installed with its dependencies, under the pins of constraints.txt. One
+environment serves all extras in turn: what an extra brought is taken out again, and that nothing stays is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from epochal.testing import servers
+from integration_tests.cassandra.tables import keyspace
+
+ROOT = Path(__file__).parent.parent
+INSTALL = ("install", "--no-compile", "-c", str(ROOT / "constraints.txt"))
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]  # pip may have to fetch 500 MB first
+
+STREAM = """\
+import epochal
+
+spark = epochal.session("extras", master="local[1]")
+spark.range(3).coalesce(1).write.parquet("in")
+stream = spark.readStream.schema("id long").parquet("in").writeStream.trigger(availableNow=True)
+sink = {sink}
+epochal.EpochWriter(sink).start(stream.option("checkpointLocation", "checkpoint")).awaitTermination()
+"""
+FILES = STREAM.format(sink='epochal.RollingFileSink("out")') + 'print(spark.read.parquet("out").count())\n'
+DELTA = STREAM.format(sink='epochal.DeltaSink("out")') + (
+    'from deltalake import DeltaTable\nprint(DeltaTable("out").to_pyarrow_table().num_rows)\n'
+)
+CASSANDRA = STREAM.format(sink='epochal.CassandraSink("{table}", contact_points={hosts}, port={port})')
+HDFS = """\
+from epochal.sinks.webhdfs import WebHdfsFiles
+
+files = WebHdfsFiles("{web}")
+assert files.create("{uri}/extras/file", b"made once")
+print(files.read("{uri}/extras/file").decode())
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A new environment with epochal and what it depends on, and nothing else."""
+
+    folder: Path
+    wheel: Path
+    packages: frozenset[str]
+
+    @contextmanager
+    def extra(self, name: str) -> Iterator[None]:
+        """With an extra, for a while."""
+        _pip(self.folder, *INSTALL, f"{self.wheel}[{name}]")
+        try:
+            yield
+        finally:
+            _pip(self.folder, "uninstall", "--yes", *sorted(_packages(self.folder) - self.packages))
+            assert _packages(self.folder) == self.packages
+
+    def run(self, folder: Path, *arguments: str) -> str:
+        """What a program of the environment says."""
+        done = subprocess.run(
+            [str(self.folder / "bin" / arguments[0]), *arguments[1:]],
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.strip()
+
+    def settled(self, folder: Path) -> Any:
+        return json.loads(self.run(folder, "epochal", "status", "checkpoint", "--json"))["settled"]
+
+
+def _pip(environment: Path, *arguments: str) -> str:
+    # --quiet: pip would tell where it downloads from.
+    quiet = [] if arguments[0] == "list" else ["--quiet"]
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", *quiet]
+    done = subprocess.run([*pip, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"pip {arguments[0]} failed: {done.stderr[-3000:]}"
+    return done.stdout
+
+
+def _packages(environment: Path) -> frozenset[str]:
+    return frozenset(package["name"] for package in json.loads(_pip(environment, "list", "--format", "json")))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    home = tmp_path_factory.mktemp("extras")
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(home), versions=["standard"])
+    subprocess.run([sys.executable, "-m", "venv", str(home / "env")], check=True)
+    _pip(home / "env", *INSTALL, str(wheel))
+    return Environment(home / "env", Path(wheel), _packages(home / "env"))
+
+
+def test_without_an_extra_files_are_written(environment: Environment, tmp_path: Path) -> None:
+    assert environment.run(tmp_path, "python", "-c", FILES) == "3"
+    assert environment.settled(tmp_path)
+
+
+def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
+    with environment.extra("delta"):
+        assert environment.run(tmp_path, "python", "-c", DELTA) == "3"
+        assert environment.settled(tmp_path)
+
+
+def test_cassandra_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
+    with servers.cassandra() as server, keyspace(server) as space, environment.extra("cassandra"):
+        table = space.table("rows", "id bigint PRIMARY KEY")
+        code = CASSANDRA.format(table=table, hosts=list(server.hosts), port=server.port)
+        environment.run(tmp_path, "python", "-c", code)
+
+        assert sorted(row.id for row in space.execute(f"SELECT id FROM {table}")) == [0, 1, 2]
+        assert environment.settled(tmp_path)
+
+
+def test_hdfs_has_what_its_client_needs(environment: Environment, tmp_path: Path) -> None:
+    with servers.hdfs() as server, environment.extra("hdfs"):
+        code = HDFS.format(web=server.web, uri=server.uri)
+
+        assert environment.run(tmp_path, "python", "-c", code) == "made once"

@@ -1,0 +1,44 @@
+"""Which hosts may have the secrets of this process, where only a journal names them.
+
+`epochal recover` and its like rebuild sinks from what a journal describes. Whoever can write to the journal can name
+any host there. So a password, or a client's certificate, goes only where the one who runs the command says: by
+``--trust HOST`` or the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+HOSTS = "EPOCHAL_CASSANDRA_HOSTS"
+
+
+def distrusted(hosts: Sequence[str], port: int) -> list[str]:
+    """Those of the hosts that nobody but a journal names. A name with a port is for that port only."""
+    named = {entry.strip().lower() for entry in os.environ.get(HOSTS, "").split(",")}
+    return [host for host in hosts if not named & set(_spellings(host.lower(), port))]
+
+
+def _spellings(host: str, port: int) -> list[str]:
+    """How a host may be named.
+
+    >>> _spellings("::1", 9042)
+    ['::1', '[::1]', '::1:9042', '[::1]:9042']
+    """
+    return [host, f"[{host}]", f"{host}:{port}", f"[{host}]:{port}"]
+
+
+@contextmanager
+def trusting(hosts: str | None) -> Iterator[None]:
+    """Trust these too, with commas between them, for a while."""
+    before = os.environ.get(HOSTS)
+    if hosts:
+        os.environ[HOSTS] = f"{before},{hosts}" if before else hosts
+    try:
+        yield
+    finally:
+        if hosts and before is None:
+            del os.environ[HOSTS]
+        elif before is not None:
+            os.environ[HOSTS] = before

@@ -1,0 +1,66 @@
+"""Commands on a copy of a checkpoint touch nothing of the stream that runs on the original."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.cli.scene import Scene
+
+
+def copied(scene: Scene) -> str:
+    """A copy of the checkpoint, from before the original went on and prepared an epoch."""
+    driver = scene.driver()
+    scene.run(driver, 2)
+    copy = scene.root / "copy"
+    shutil.copytree(scene.checkpoint, copy)
+    scene.prepare(driver, 2)
+    return str(copy)
+
+
+@pytest.mark.parametrize("options", [["gc", "--fence", "--yes"], ["gc", "--yes"]], ids=" ".join)
+def test_gc_on_a_copy_removes_nothing_that_the_original_has_prepared(scene: Scene, options: list[str]) -> None:
+    copy = copied(scene)
+    before = {path: data for path, data in scene.disk().items() if path.startswith("directory/")}
+
+    answer = scene.epochal(options[0], copy, *options[1:])
+
+    assert {path: data for path, data in scene.disk().items() if path.startswith("directory/")} == before
+    if "--fence" in options:
+        assert answer.code == 2
+        assert "and this journal is in" in answer.err
+        assert "Nothing was changed" in answer.err
+
+
+def test_recover_on_a_copy_that_knows_the_newest_start_finishes_what_both_have_decided(scene: Scene) -> None:
+    driver = scene.driver()
+    scene.run(driver, 1)
+    scene.decide(driver, 1)
+    shutil.copytree(scene.checkpoint, scene.root / "copy")
+
+    answer = scene.epochal("recover", str(scene.root / "copy"))
+
+    assert answer.code == 0
+    assert scene.target().epochs() == [0, 1]
+    assert scene.command("recover").code == 0
+    assert scene.target().epochs() == [0, 1]
+
+
+def test_recover_on_a_copy_finishes_nothing_once_the_original_has_started_again(scene: Scene) -> None:
+    scene.decide(scene.driver(), 0)
+    shutil.copytree(scene.checkpoint, scene.root / "copy")
+    scene.driver()
+    before = scene.target().epochs()
+
+    answer = scene.epochal("recover", str(scene.root / "copy"))
+
+    assert answer.code == 2
+    assert "The checkpoint was copied, moved or restored" in answer.err
+    assert scene.target().epochs() == before
+
+
+def test_status_of_a_copy_says_what_a_start_would_say(scene: Scene) -> None:
+    answer = scene.epochal("status", copied(scene))
+
+    assert "The checkpoint was copied, moved or restored" in answer.out

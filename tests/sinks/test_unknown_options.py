@@ -1,0 +1,52 @@
+"""Options that no sink has, whatever else is wrong."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from epochal import CassandraSink, DeltaSink, EpochWriter, OptionError, RollingFileSink
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "wrong", "right"),
+    [
+        (RollingFileSink, "archive", "bucketby", "bucket_by"),
+        (DeltaSink, "lake", "partitionBy", "partition_by"),
+        (CassandraSink, "shop.orders", "contact_point", "contact_points"),
+        (EpochWriter, RollingFileSink("archive"), "max_pendin", "max_pending"),
+    ],
+)
+def test_a_misspelt_option_is_told_with_the_nearest_right_name(kind: Any, target: Any, wrong: str, right: str) -> None:
+    with pytest.raises(OptionError, match=f"{wrong}: no such option; did you mean '{right}'"):
+        kind(target, **{wrong: []})
+
+
+def test_a_misspelt_option_comes_with_all_other_faults() -> None:
+    wrong: Any = {"bucketby": ["day"], "zzz": 1, "format": "parqet"}
+    with pytest.raises(OptionError) as told:
+        RollingFileSink("archive", **wrong)
+
+    assert [fault.partition(":")[0].partition("=")[0] for fault in told.value.faults] == ["bucketby", "zzz", "format"]
+    assert "RollingFileSink('archive'): 3 faults" in str(told.value)
+
+
+def test_what_an_unknown_option_was_given_is_not_repeated() -> None:
+    secret: Any = {"passwort": "hunter2"}
+    with pytest.raises(OptionError) as told:
+        CassandraSink("shop.orders", **secret)
+
+    assert "hunter2" not in str(told.value)
+
+
+def test_a_missing_argument_stays_a_type_error() -> None:
+    with pytest.raises(TypeError, match="path"):
+        RollingFileSink()  # type: ignore[call-arg]  # type checkers still see the real signature
+
+
+def test_the_signature_is_the_constructors_own() -> None:
+    names = list(inspect.signature(DeltaSink).parameters)
+
+    assert names[:3] == ["path", "mode", "name"]

@@ -1,0 +1,44 @@
+"""The end of a process that leaves something unsettled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import atexit, sys
+atexit.register(print, "an older handler", end="")
+from epochal.spark_plugins import exit_code
+atexit.register(exit_code.tell)
+exit_code.note("checkpoints/orders", "epoch 4 waits for sink 'lake'")
+"""
+
+
+def run(ending: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", SCRIPT + ending], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "import threading; threading.Thread(target=print).start()"])
+def test_a_process_that_leaves_an_epoch_unsettled_does_not_end_well(ending: str) -> None:
+    ended = run(ending)
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "epochal: not settled: epoch 4 waits for sink 'lake'\nepochal: run `epochal recover checkpoints/orders`\n"
+    )
+    assert ended.stdout.endswith("an older handler"), "other handlers run, and what they print is not lost"
+
+
+def test_an_exception_of_the_program_keeps_its_own_exit_code() -> None:
+    ended = run("raise KeyboardInterrupt")
+
+    assert ended.returncode not in (0, 1)
+    assert "epochal recover checkpoints/orders" in ended.stderr
+
+
+def test_what_was_settled_later_is_forgotten() -> None:
+    ended = run("exit_code.forget('checkpoints/orders')")
+
+    assert (ended.returncode, ended.stderr) == (0, "")

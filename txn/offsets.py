@@ -1,0 +1,94 @@
+"""Digests of what an epoch reads, and what two of them say about its rows. Pure: no I/O, no clock.
+
+``offsets/N`` does not always identify rows. A Kafka offset does; a file source writes a counter there, and lists the
+files in a log of its own. So a digest has three parts, ``v2:<plain>:<proof>:<whole>``:
+
+=========  =====================================================================================================
+plain      of the version, the watermark and the sources' offsets; all that epochal wrote before version 2
+proof      ``=``: the offsets identify the rows by themselves. A digest: of what the sources' own logs say. ``-``: a
+           source keeps no log (socket, memory), or it could not be read
+whole      of all bytes of ``offsets/N``. A replay by Spark has the same ones; an epoch that is planned anew has another
+           time in it
+=========  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+VERSION = "v2"
+BY_ITSELF = "="
+UNKNOWN = "-"
+
+
+class Match(Enum):
+    """Whether an epoch that comes back holds the rows that it held before."""
+
+    SAME = "the same rows"
+    DIFFERENT = "other rows"
+    UNPROVEN = "perhaps other rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One digest, in parts. What an older epochal wrote is a `plain` alone."""
+
+    plain: str
+    proof: str = ""
+    whole: str = ""
+
+    @property
+    def is_old(self) -> bool:
+        return not self.proof
+
+    def __str__(self) -> str:
+        return self.plain if self.is_old else f"{VERSION}:{self.plain}:{self.proof}:{self.whole}"
+
+    @staticmethod
+    def parse(text: str) -> Digest:
+        """A digest from its spelling; every other text is one of the old kind.
+
+        >>> Digest.parse("v2:ab:=:cd").proof, Digest.parse("ab").is_old
+        ('=', True)
+        """
+        version, *parts = text.split(":")
+        return Digest(*parts) if version == VERSION and len(parts) == 3 and all(parts) else Digest(text)
+
+
+def compare(recorded: str, now: str) -> Match:
+    """What an epoch held when it was written, against what it holds now.
+
+    >>> compare("v2:ab:=:01", "v2:ab:=:02"), compare("v2:ab:-:01", "v2:ab:-:02")
+    (<Match.SAME: 'the same rows'>, <Match.UNPROVEN: 'perhaps other rows'>)
+    """
+    if recorded == now:
+        return Match.SAME
+    before, after = Digest.parse(recorded), Digest.parse(now)
+    if before.plain != after.plain:
+        return Match.DIFFERENT
+    if before.is_old or after.is_old:
+        return Match.SAME if BY_ITSELF in (before.proof, after.proof) else Match.UNPROVEN
+    if UNKNOWN in (before.proof, after.proof):
+        return Match.SAME if before.whole == after.whole else Match.UNPROVEN
+    return Match.SAME if before.proof == after.proof else Match.DIFFERENT
+
+
+def is_old(recorded: str) -> bool:
+    """Whether an epochal wrote it that did not look into the sources' logs."""
+    return Digest.parse(recorded).is_old
+
+
+def why_not_provable(recorded: str | None, now: str | None) -> str | None:
+    """Why an epoch that is planned anew could not be proven to hold the rows that it held; None if it could be.
+
+    `now` is the digest of any epoch that the checkpoint still has: it shows what kind of sources the query reads.
+    """
+    if recorded is None:
+        return "it was so long ago that its source offsets are forgotten"
+    before = Digest.parse(recorded)
+    if before.proof == UNKNOWN:
+        return "its source keeps no log of what it read"
+    if before.is_old and (now is None or Digest.parse(now).proof != BY_ITSELF):
+        return "an older epochal wrote it and did not record which files it read"
+    return None
