@@ -2,5 +2,5 @@
 
 Read in this order: `model` (the words), `states` (what may follow what), `records` and `journal`
 (what is on disk), `view` (the journal folded), `plan` (what is left to do), `guard` (what is
-refused), `coordinator` (the steps), `settler` (patience).
+refused at a start), `landing` (and at a commit), `coordinator` (the steps), `settler` (patience).
 """

@@ -322,10 +322,7 @@ class Coordinator(Generic[Rows]):
                 f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
                 f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
             )
-        self._memories = {}
-        for name, participant in self._participants.items():
-            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
-                self._memories = {**self._memories, name: participant.open(self.lineage)}
+        self._memories = self._remembered()
         _check_targets(self._memories)
         evidence = Evidence(
             lineage=self.lineage,
@@ -356,6 +353,14 @@ class Coordinator(Generic[Rows]):
         self._adopted, self._replaces = verdict.adopted, verdict.replaces
         self.generation = number
         return True
+
+    def _remembered(self) -> dict[str, Memory]:
+        """What each store remembers."""
+        memories = {}
+        for name, participant in self._participants.items():
+            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
+                memories[name] = participant.open(self.lineage)
+        return memories
 
     def _check_last(self) -> None:
         """The last epoch that is done must be the one that this checkpoint has committed under its number."""

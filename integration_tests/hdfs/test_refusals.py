@@ -98,7 +98,7 @@ def test_a_target_that_may_not_be_written_is_told_at_the_start_and_stays_empty(s
     again = stream.start().wait()
 
     assert ended.ending is Ending.FAILED
-    assert f"PermissionError: {stream.remote.uri}/first/_epochal/" in ended.output
+    assert f"sink 'first': its target cannot be reached: {stream.remote.uri}/first/_epochal/" in ended.output
     assert f'user=eve, access=WRITE, inode="{stream.target}"' in ended.output
     assert found == []
     assert again.ending is Ending.DONE, again.output

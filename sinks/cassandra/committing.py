@@ -15,8 +15,8 @@ from epochal.sinks.cassandra.statements import adding, plan
 from epochal.sinks.cassandra.table import identity, read
 from epochal.sinks.enrolment import safe_name
 from epochal.sinks.hadoop import running_session, session_for
-from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused, Rewound, TwoJournals
+from epochal.txn import failpoints, landing
+from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused
 from epochal.txn.files import Files, below, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -77,24 +77,13 @@ class Committer:
     def _check_predecessor(self, attempt: Attempt, own: Standing | None) -> None:
         """An epoch goes only into a table whose ledger has the one before it."""
         last = NO_EPOCH if own is None else own.epoch
-        if attempt.after is not None and last < attempt.after:
-            raise Rewound(
-                f"sink {self.name!r}: epoch {attempt.after} was written to {self.keyspace}.{self.table}, and the last "
-                f"one in its ledger, {self.keyspace}.{STREAMS}, is {last if last > NO_EPOCH else 'none'}: the keyspace "
-                f"was restored from an older copy or made anew while the stream ran. Nothing of epoch {attempt.epoch} "
-                "was written. Bring it back and start the query again; or start it and choose"
-            )
+        where = f"{self.keyspace}.{self.table} (by its ledger, {self.keyspace}.{STREAMS})"
+        landing.check_predecessor(self.name, where, attempt, lambda epoch: epoch <= last)
 
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, own: Standing) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
-        maker, ours = own.makers.get(attempt.epoch, ""), maker_of(attempt)
-        offsets = own.recent.get(attempt.epoch, epoch.offsets)
-        if (maker != ours and maker and ours) or offsets != epoch.offsets:
-            raise TwoJournals(
-                f"sink {self.name!r}: epoch {attempt.epoch} is in {self.keyspace}.{self.table} from another start "
-                f"({maker or 'unknown'}) than the one that was decided here ({ours or 'unknown'}): two journals write "
-                "one stream, so one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
-            )
+        where = f"{self.keyspace}.{self.table}"
+        landing.check_same(self.name, where, attempt, epoch.offsets, own.shown(attempt.epoch))
 
     def _write(self, attempt: Attempt, epoch: StagedEpoch) -> bool:
         """Bring every row in and note the epoch; False if another process has noted it first."""

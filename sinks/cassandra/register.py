@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from epochal.sinks.enrolment import Lineages
+from epochal.txn.landing import Shown
 from epochal.txn.model import NO_EPOCH, Attempt, Memory
 
 
@@ -24,6 +25,11 @@ class Standing:
     stamp: int = 0  # the latest timestamp that it has taken for an epoch, in or not
     recent: Mapping[int, str] = field(default_factory=dict)
     makers: Mapping[int, str] = field(default_factory=dict)  # which attempts the recent epochs are
+
+    def shown(self, epoch: int) -> Shown:
+        """Which attempt an epoch in the table is."""
+        generation, _, start = self.makers.get(epoch, "").partition(".")
+        return Shown(int(generation) if generation else None, start, self.recent.get(epoch))
 
 
 @dataclass(frozen=True, slots=True)

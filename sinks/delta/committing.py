@@ -21,8 +21,8 @@ from epochal.sinks.delta.log import read as read_log
 from epochal.sinks.delta.native import NativeTable, Outrun, Unreadable
 from epochal.sinks.delta.schema import fit
 from epochal.sinks.hadoop import session_for
-from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, Refused, Rewound, TwoJournals
+from epochal.txn import failpoints, landing
+from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -108,15 +108,8 @@ class Committer:
 
     def check_predecessor(self, attempt: Attempt, table: Table, state: TableState | None) -> None:
         """An epoch goes only into a table that has the one before it."""
-        after = attempt.after
         last = NO_EPOCH if state is None else last_epoch(table, state, attempt.lineage)
-        if after is not None and last < after:
-            raise Rewound(
-                f"sink {self._name!r}: epoch {after} was committed to {self._layout.target}, and the table's last one "
-                f"of this stream is {last if last > NO_EPOCH else 'none'}: it was restored to an older version or made "
-                f"anew while the stream ran. Epoch {attempt.epoch} was not written. Bring the table back and start the "
-                "query again; or start it and choose"
-            )
+        landing.check_predecessor(self._name, self._layout.target, attempt, lambda epoch: epoch <= last)
 
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, table: Table) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
@@ -126,14 +119,9 @@ class Committer:
         )
         if found is None:
             return  # so long ago that the history does not tell
-        same_start = found.start == attempt.start or "" in (found.start, attempt.start)  # older versions have none
-        if found.generation != attempt.generation or not same_start or found.offsets != epoch.offsets:
-            raise TwoJournals(
-                f"sink {self._name!r}: epoch {attempt.epoch} is in {self._layout.target} (version {found.version}) "
-                f"from another start (generation {found.generation}{f', {found.start}' if found.start else ''}) than "
-                f"the one that was decided here (generation {attempt.generation}): two journals write one stream, so "
-                "one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
-            )
+        shown = landing.Shown(found.generation, found.start, found.offsets)
+        where = f"{self._layout.target} (version {found.version})"
+        landing.check_same(self._name, where, attempt, epoch.offsets, shown)
 
     def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from epochal.sinks.files import manifest
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch, Told
-from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, Rewound, TwoJournals
+from epochal.txn import failpoints, landing
+from epochal.txn.errors import DataLost
 from epochal.txn.files import JoiningFiles, join
 from epochal.txn.model import Attempt, Json, Outcome
 
@@ -224,15 +224,9 @@ class Publisher:
 
     def _check_same(self, work: Work) -> None:
         """What is in the manifest must be this attempt: a copy of the journal may have written its own."""
-        found, ours = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest)), work.entry(self.attempt)
-        same_start = found.start == ours.start or "" in (found.start, ours.start)  # older versions have none
-        if found.generation != ours.generation or not same_start or found.offsets != ours.offsets:
-            raise TwoJournals(
-                f"sink {self.sink!r}: epoch {self.attempt.epoch} is in the manifest from another start (generation "
-                f"{found.generation}{f', {found.start}' if found.start else ''}) than the one that was decided here "
-                f"(generation {ours.generation}{f', {ours.start}' if ours.start else ''}): two journals write one "
-                "stream, so one checkpoint is a copy. Nothing was changed. Go on with the checkpoint that wrote it"
-            )
+        found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
+        shown = landing.Shown(found.generation, found.start, found.offsets)
+        landing.check_same(self.sink, self.layout.target, self.attempt, work.told.offsets, shown)
 
     def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
         """An earlier try may have done it; anything else at that name is a fault that stops the query."""
@@ -254,12 +248,8 @@ class Publisher:
 
 def check_predecessor(sink: str, files: JoiningFiles, layout: Layout, attempt: Attempt) -> None:
     """An epoch is staged and shown only where the one before it is."""
-    if attempt.after is not None and not manifest.holds(files, layout, attempt.lineage, attempt.after):
-        raise Rewound(
-            f"sink {sink!r}: epoch {attempt.after} was published in {layout.target} and is not in its manifest any "
-            "more: the target was emptied, replaced or restored from an older copy while the stream ran. Nothing of "
-            f"epoch {attempt.epoch} was published. Put the target back and start the query again; or start and choose"
-        )
+    where = f"{layout.target} (by its manifest)"
+    landing.check_predecessor(sink, where, attempt, lambda epoch: manifest.holds(files, layout, attempt.lineage, epoch))
 
 
 def _list(value: Json) -> list[Json]:
