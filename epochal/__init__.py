@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from epochal.sinks.delta.history import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
+    from epochal.spark_plugins.local_disk import local_disk_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
     from epochal.spark_plugins.writer import EpochWriter
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "delta_settings",
     "epoch_version",
+    "local_disk_settings",
     "published",
     "session",
 ]
@@ -85,6 +87,7 @@ _HOMES = {
     "TimeBucket": "epochal.sinks.files",
     "delta_settings": "epochal.spark_plugins.jars",
     "epoch_version": "epochal.sinks.delta.history",
+    "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "session": "epochal.spark_plugins.session",
 }

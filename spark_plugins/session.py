@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING
 
-from epochal.spark_plugins import jars
+from epochal.spark_plugins import jars, local_disk
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def session(
 ) -> SparkSession:
     """A SparkSession with settings that suit a stream; `conf` overrides them.
 
-    With ``epochal[delta]`` installed it has Delta's own code too. Nothing else here is needed by the
+    With ``epochal[delta]`` installed it has Delta's own code too. Local files cost no forked processes
+    (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). Nothing else here is needed by the
     sinks: any classic SparkSession will do.
     """
     from pyspark.sql import SparkSession
@@ -48,7 +49,8 @@ def session(
     # for it only spark-submit takes notice.
     os.environ.setdefault("PYSPARK_PYTHON", (conf or {}).get("spark.pyspark.python", sys.executable))
     local = LOCAL_DEFAULTS if master.startswith("local") else {}
-    settings = {**DEFAULTS, **local, **_delta(conf or {}), **(conf or {})}
+    given = conf or {}
+    settings = {**DEFAULTS, **local, **_delta(given), **given, **local_disk.settings_for(master, given)}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyspark
 
+from epochal.spark_plugins.local_disk import compiled
+
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 # So that the few seconds of a driver's life have few collections.
 ROOMY = "-Xmn256m -XX:MetaspaceSize=256m"
@@ -54,8 +56,9 @@ def archiving(archive: Path) -> str:
 
 
 def archive_name() -> str:
-    """A name that changes with Java and with Spark."""
+    """A name that changes with Java, with Spark and with what comes before Spark on the class path."""
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else Path("java")
     version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
     where = str(Path(pyspark.__file__).parent).encode()
-    return hashlib.sha256(version + pyspark.__version__.encode() + where).hexdigest()[:16] + ".jsa"
+    ours = compiled().name.encode()
+    return hashlib.sha256(version + pyspark.__version__.encode() + where + ours).hexdigest()[:16] + ".jsa"

@@ -41,6 +41,7 @@ def test_an_executor_killed_in_mid_stage_loses_and_doubles_nothing(drivers: Chil
         wait_until(lambda: waiting_executors(gate), "a task to wait")
         (victim,) = waiting_executors(gate)
         of_ours = running.executors()
+        commands = [Path("/proc", str(pid), "cmdline").read_text() for pid in of_ours]
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: waiting_executors(gate) - {victim}, "the task to be tried on another executor")
         seen_meanwhile = visible_files(world.first)
@@ -48,6 +49,7 @@ def test_an_executor_killed_in_mid_stage_loses_and_doubles_nothing(drivers: Chil
         ended = driver.wait()
 
     assert victim in of_ours
+    assert all("epochal-local-disk" in command for command in commands)
     assert ended.ending is Ending.DONE, ended.output
     assert seen_meanwhile == []
     check_at_the_end(world, files=6)

@@ -142,7 +142,9 @@ def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs_and_an_audit_
         check_after_a_kill(world, eager=True)
         never_differs(world.checkpoint)
 
-    arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest")
+    # This one with Hadoop's own file system, which sessions have that are not ours.
+    hadoops = ("--conf", "spark.epochal.localDisk=false")
+    arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest", *hadoops)
     files = killed_at_each(drivers, world, EAGER_CHAIN, arguments, check)
 
     check_at_the_end(world, files=files)

@@ -91,7 +91,22 @@ def test_a_stateful_query_survives_the_skip_of_an_epoch_that_was_eagerly_written
     assert Journal(LocalFiles(), str(world.journal)).read().done_through == max(committed(world))
 
 
-def test_a_stateful_query_goes_on_after_a_restart(spark: SparkSession, world: World) -> None:
+STORE = "spark.sql.streaming.stateStore.providerClass"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {STORE: ROCKSDB, CHANGELOG: "false"}, {STORE: ROCKSDB, CHANGELOG: "true"}],
+    ids=["HDFSBacked", "RocksDB", "RocksDB with changelog"],
+)
+def test_a_stateful_query_goes_on_after_a_restart(
+    spark: SparkSession, world: World, settings: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+        request.addfinalizer(lambda key=key: spark.conf.unset(key))  # type: ignore[misc]
     world.feed(2)
     start(spark, world, "update")
     world.feed(5)

@@ -68,6 +68,7 @@ def test_the_public_names_are_these() -> None:
         "__version__",
         "delta_settings",
         "epoch_version",
+        "local_disk_settings",
         "published",
         "session",
     ]

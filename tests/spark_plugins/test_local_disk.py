@@ -1,0 +1,129 @@
+"""How epochal's file system for local disks gets to a JVM. What it does there: integration_tests/spark."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from epochal import OptionError, Refused, local_disk_settings
+from epochal.spark_plugins import local_disk
+from epochal.spark_plugins.session import session
+
+pytestmark = pytest.mark.spark
+
+SETTINGS = {
+    "spark.hadoop.fs.AbstractFileSystem.file.impl",
+    "spark.hadoop.fs.file.impl",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+}
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_settings_name_classes_that_are_in_the_jar_that_they_name(empty_cache: Path) -> None:
+    settings = local_disk_settings()
+    jar = Path(settings["spark.driver.extraClassPath"])
+
+    assert settings.keys() == SETTINGS
+    assert jar.is_relative_to(empty_cache)
+    assert settings["spark.executor.extraClassPath"] == str(jar)
+    names = zipfile.ZipFile(jar).namelist()
+    for key, name in settings.items():
+        if key.endswith(".impl"):
+            assert f"{name.replace('.', '/')}.class" in names
+
+
+def test_the_jar_is_compiled_once_and_nothing_is_left_beside_it(empty_cache: Path) -> None:
+    first = local_disk.compiled()
+    before = first.stat()
+    second = local_disk.compiled()
+
+    assert second == first
+    assert (second.stat().st_ino, second.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert list(first.parent.iterdir()) == [first]
+
+
+def test_processes_that_compile_at_once_end_with_one_whole_jar(empty_cache: Path) -> None:
+    code = "from epochal.spark_plugins.local_disk import compiled; print(compiled())"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+        for _ in range(3)
+    ]
+    told = {process.communicate()[0].strip() for process in running}
+
+    (jar,) = told
+    assert zipfile.ZipFile(jar).testzip() is None
+    assert [str(path) for path in Path(jar).parent.iterdir()] == [jar]
+
+
+def test_class_paths_of_the_users_own_are_kept() -> None:
+    settings = local_disk_settings({"spark.driver.extraClassPath": "/opt/drivers.jar"})
+
+    ours, _, theirs = settings["spark.driver.extraClassPath"].partition(os.pathsep)
+    assert ours == settings["spark.executor.extraClassPath"]
+    assert theirs == "/opt/drivers.jar"
+
+
+@pytest.mark.parametrize("java_home", ["/nonexistent"])
+def test_without_java_it_is_refused_by_name(empty_cache: Path, monkeypatch: pytest.MonkeyPatch, java_home: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_home)
+
+    with pytest.raises(Refused, match="there is no Java"):
+        local_disk_settings()
+    assert not list(empty_cache.rglob("*.jar"))
+
+
+def test_a_session_that_cannot_have_it_starts_without_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cache").write_text("a file, where a folder should be")
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path / "cache"))
+    with caplog.at_level(logging.WARNING, logger="epochal"):
+        settings = local_disk.settings_for("local[2]", {})
+
+    assert settings == {}
+    (line,) = caplog.messages
+    assert "Hadoop's own file system, which is slower" in line
+    assert str(tmp_path / "cache") in line
+
+
+def test_sources_that_do_not_compile_leave_no_jar(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_disk, "COMPILER", "no.such.Compiler")
+
+    with pytest.raises(Refused, match=r"could not be compiled .*no.such.Compiler"):
+        local_disk_settings()
+    assert not list(empty_cache.rglob("*.jar"))
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "wanted"),
+    [
+        ("local[*]", {}, True),
+        ("local-cluster[2,1,1024]", {}, True),
+        ("spark://127.0.0.1:7077", {}, True),
+        ("spark://[::1]:7077", {}, True),
+        ("spark://etl.example:7077", {}, False),  # its workers have no such jar
+        ("yarn", {}, False),
+        ("local[*]", {"spark.epochal.localDisk": "false"}, False),
+        ("local[*]", {"spark.hadoop.fs.file.impl": "org.example.Mine"}, False),
+    ],
+)
+def test_it_is_for_sessions_whose_processes_are_all_here(master: str, given: dict[str, str], wanted: bool) -> None:
+    assert local_disk.wanted(master, given) is wanted
+
+
+@pytest.mark.parametrize("value", ["ja", "1", ""])
+def test_a_switch_that_is_neither_true_nor_false_is_refused(value: str) -> None:
+    with pytest.raises(OptionError, match=r"spark\.epochal\.localDisk"):
+        session("never", conf={"spark.epochal.localDisk": value})
