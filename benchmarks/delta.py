@@ -2,8 +2,9 @@
 
     python -m benchmarks.delta [--rounds 5] [--json] [--only small|large|merge|versions]
 
-Each run starts from an empty table and checkpoint and ends when the last row is visible; all write
-log checkpoints on the same interval. ``merge`` compares upserts with foreachBatch + MERGE, ``versions``
+All of them run with Hadoop's own local file system ("as it comes") and with epochal's, in a session for each. Each run
+starts from an empty table and checkpoint and ends when the last row is visible; all write log checkpoints on the same
+interval. ``merge`` compares upserts with foreachBatch + MERGE, ``versions``
 tells what a commit costs on a table with a long log.
 """
 
@@ -14,7 +15,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -22,9 +24,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measure import Figure, note, race, table
+from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
+from benchmarks.measure import note
 from benchmarks.streams import SHAPES, Stream
-from epochal import DeltaSink, EpochWriter, session
+from epochal import DeltaSink, EpochWriter
 from epochal.sinks.delta.handle import NewFile
 from epochal.sinks.delta.native import NativeTable
 
@@ -40,65 +43,90 @@ AT_VERSIONS = (10, 1_000, 5_000)
 APP = "benchmark"
 
 
-class Bench:
-    """One shape of input."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of input, to be appended or merged."""
 
-    def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
-        self._spark = spark
-        self._stream = Stream(spark, home, epochs, rows)
+    home: Path
+    epochs: int
+    rows: int
+    merges: bool
 
-    def appends(self, rounds: int) -> list[Figure]:
-        runs: dict[str, Callable[[], float]] = {
-            NATIVE: lambda: self._stream.run(self._native, "delta"),
-            "foreachBatch + txnVersion": lambda: self._stream.run(self._for_each_batch, "delta"),
-            "epochal": lambda: self._stream.run(self._epochal, "delta"),
-        }
-        return race(runs, peer=NATIVE, rounds=rounds)
+    @property
+    def peer(self) -> str:
+        return MERGE if self.merges else NATIVE
 
-    def merges(self, rounds: int) -> list[Figure]:
-        runs: dict[str, Callable[[], float]] = {
-            MERGE: lambda: self._stream.run(self._merge, "delta", KEYS),
-            "epochal": lambda: self._stream.run(self._upsert, "delta", KEYS),
-        }
-        return race(runs, peer=MERGE, rounds=rounds)
 
-    def _native(self, target: Path, writer: DataStreamWriter) -> None:
-        writer.format("delta").start(str(target)).awaitTermination()
+def race(sessions: Sessions, shape: Shape, rounds: int) -> Standings:
+    """All competitors on both disks."""
+    sessions.call(Disk.AS_IT_COMES, partial(prepare, shape))
 
-    def _for_each_batch(self, target: Path, writer: DataStreamWriter) -> None:
-        def append(frame: DataFrame, epoch: int) -> None:
-            ours = frame.write.format("delta").mode("append").option("txnAppId", APP)
-            ours.option("txnVersion", epoch).save(str(target))
+    def one(name: str, disk: Disk) -> float:
+        return sessions.call(disk, partial(run, shape, name))
 
-        writer.foreachBatch(append).start().awaitTermination()
+    names = MERGES if shape.merges else APPENDS
+    return race_on(tuple(Disk), {name: partial(one, name) for name in names}, peer=shape.peer, rounds=rounds)
 
-    def _epochal(self, target: Path, writer: DataStreamWriter) -> None:
-        EpochWriter(DeltaSink(str(target))).start(writer).awaitTermination()
 
-    def _merge(self, target: Path, writer: DataStreamWriter) -> None:
-        from delta.tables import DeltaTable
+def prepare(shape: Shape, spark: SparkSession) -> None:
+    """Make the source: once, for all competitors on both disks."""
+    Stream(spark, shape.home, shape.epochs, shape.rows)
 
-        self._empty_table(target)
 
-        def merge(frame: DataFrame, _: int) -> None:
-            into = DeltaTable.forPath(frame.sparkSession, str(target)).alias("t")
-            rows = _keyed(frame).alias("s")
-            into.merge(rows, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+def run(shape: Shape, name: str, spark: SparkSession) -> float:
+    """One run of one competitor."""
+    stream = Stream(spark, shape.home, shape.epochs, shape.rows)
+    if shape.merges:
+        return stream.run(partial(MERGES[name], spark), "delta", KEYS)
+    return stream.run(APPENDS[name], "delta")
 
-        writer.foreachBatch(merge).start().awaitTermination()
 
-    def _upsert(self, target: Path, writer: DataStreamWriter) -> None:
-        self._empty_table(target)
-        upserts = EpochWriter(DeltaSink(str(target), mode="upsert", keys=["id"]))
+def _native(target: Path, writer: DataStreamWriter) -> None:
+    writer.format("delta").start(str(target)).awaitTermination()
 
-        def batch(frame: DataFrame, epoch: int) -> None:
-            upserts(_keyed(frame), epoch)
 
-        writer.foreachBatch(batch).start().awaitTermination()
-        upserts.settle()
+def _for_each_batch(target: Path, writer: DataStreamWriter) -> None:
+    def append(frame: DataFrame, epoch: int) -> None:
+        ours = frame.write.format("delta").mode("append").option("txnAppId", APP)
+        ours.option("txnVersion", epoch).save(str(target))
 
-    def _empty_table(self, target: Path) -> None:
-        self._spark.sql(f"CREATE TABLE delta.`{target}` (id bigint, s string, d double, p int) USING delta")
+    writer.foreachBatch(append).start().awaitTermination()
+
+
+def _epochal(target: Path, writer: DataStreamWriter) -> None:
+    EpochWriter(DeltaSink(str(target))).start(writer).awaitTermination()
+
+
+def _merge(spark: SparkSession, target: Path, writer: DataStreamWriter) -> None:
+    from delta.tables import DeltaTable
+
+    _empty_table(spark, target)
+
+    def merge(frame: DataFrame, _: int) -> None:
+        into = DeltaTable.forPath(frame.sparkSession, str(target)).alias("t")
+        rows = _keyed(frame).alias("s")
+        into.merge(rows, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    writer.foreachBatch(merge).start().awaitTermination()
+
+
+def _upsert(spark: SparkSession, target: Path, writer: DataStreamWriter) -> None:
+    _empty_table(spark, target)
+    upserts = EpochWriter(DeltaSink(str(target), mode="upsert", keys=["id"]))
+
+    def batch(frame: DataFrame, epoch: int) -> None:
+        upserts(_keyed(frame), epoch)
+
+    writer.foreachBatch(batch).start().awaitTermination()
+    upserts.settle()
+
+
+def _empty_table(spark: SparkSession, target: Path) -> None:
+    spark.sql(f"CREATE TABLE delta.`{target}` (id bigint, s string, d double, p int) USING delta")
+
+
+APPENDS = {NATIVE: _native, "foreachBatch + txnVersion": _for_each_batch, "epochal": _epochal}
+MERGES = {MERGE: _merge, "epochal": _upsert}
 
 
 def _keyed(frame: DataFrame) -> DataFrame:
@@ -136,24 +164,18 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
     results: dict[str, object] = {}
-    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:
         home = Path(folder)
         if args.only in (None, "versions"):
             results["commit_ms_at_version"] = commit_costs(home)
         for name, (epochs, rows) in {**SHAPES, "merge": MERGE_SHAPE}.items():
             if args.only in (None, name):
-                spark = session("benchmark", master="local[2]")
-                note(f"{epochs} epochs x {rows:,} rows, Delta, local[2]")
-                bench = Bench(spark, home, epochs, rows)
-                figures = bench.merges(args.rounds) if name == "merge" else bench.appends(args.rounds)
-                peer = MERGE if name == "merge" else NATIVE
-                results[name] = {
-                    "seconds": {f.name: f.seconds for f in figures},
-                    "ratio": {f.name: f.ratio for f in figures},
-                }
+                title = f"{epochs} epochs x {rows:,} rows, Delta, local[{CORES}]"
+                note(title)
+                standings = race(sessions, Shape(home, epochs, rows, name == "merge"), args.rounds)
+                results[name] = standings.as_json()
                 if not args.json:
-                    title = f"{epochs} epochs x {rows:,} rows, Delta, local[2], {args.rounds} rounds"
-                    print(f"\n{title}\n{table(figures, peer)}\n", flush=True)
+                    print(f"\n{title}, {args.rounds} rounds\n{standings.table()}\n", flush=True)
     if args.json:
         print(json.dumps(results, indent=1))
 

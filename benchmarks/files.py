@@ -1,9 +1,10 @@
-"""Rolling files against Spark's own file sink and plain foreachBatch, Parquet, one session.
+"""Rolling files against Spark's own file sink and plain foreachBatch, Parquet.
 
     python -m benchmarks.files [--rounds 5] [--json] [--only small|large]
 
-Each run starts from an empty target and checkpoint and ends when the last row is visible. Printed
-besides: what the journal costs an epoch, and how long after commits/N an epoch is visible.
+All of them run with Hadoop's own local file system ("as it comes") and with epochal's, in a session for each. Each run
+starts from an empty target and checkpoint and ends when the last row is visible. Printed besides: what the journal
+costs an epoch, and how long after commits/N an epoch is visible.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import Figure, note, percentile, race, table
+from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
+from benchmarks.measure import note, percentile
 from benchmarks.streams import SHAPES, Stream
-from epochal import EpochWriter, RollingFileSink, session
+from epochal import EpochWriter, RollingFileSink
 from epochal.sinks.files import published
 from epochal.txn.journal import Journal
 
@@ -30,40 +34,78 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PEER = "Spark's file sink"
+EPOCHAL = "epochal"
 JOURNAL_CALLS = ("read", "claim", "prepare", "seal", "decide", "finish", "compact", "sweep")
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What one run took; the milliseconds are those of epochal."""
+
+    seconds: float
+    journal_ms: float
+    visible_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of input."""
+
+    home: Path
+    epochs: int
+    rows: int
+
+
 class Bench:
-    """One shape of input and everything that is measured on it."""
+    """One shape and everything that is measured on it."""
 
-    def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
-        self._epochs = epochs
-        self._stream = Stream(spark, home, epochs, rows)
-        self.journal_ms: list[float] = []
-        self.visible_ms: list[float] = []
+    def __init__(self, sessions: Sessions, shape: Shape) -> None:
+        self._sessions, self._shape = sessions, shape
+        self.journal_ms: dict[Disk, list[float]] = {disk: [] for disk in Disk}
+        self.visible_ms: dict[Disk, list[float]] = {disk: [] for disk in Disk}
 
-    def race(self, rounds: int) -> list[Figure]:
-        runs: dict[str, Callable[[], float]] = {
-            PEER: lambda: self._stream.run(self._file_sink),
-            "plain foreachBatch": lambda: self._stream.run(self._plain),
-            "epochal": lambda: self._stream.run(self._epochal),
-        }
-        return race(runs, peer=PEER, rounds=rounds)
+    def race(self, rounds: int) -> Standings:
+        self._sessions.call(Disk.AS_IT_COMES, partial(prepare, self._shape))
+        return race_on(tuple(Disk), {name: partial(self._run, name) for name in RUNS}, peer=PEER, rounds=rounds)
 
-    def _file_sink(self, target: Path, writer: DataStreamWriter) -> None:
-        writer.format("parquet").start(str(target)).awaitTermination()
+    def _run(self, name: str, disk: Disk) -> float:
+        took = self._sessions.call(disk, partial(run, self._shape, name))
+        if name == EPOCHAL:
+            self.journal_ms[disk].append(took.journal_ms)
+            self.visible_ms[disk].extend(took.visible_ms)
+        return took.seconds
 
-    def _plain(self, target: Path, writer: DataStreamWriter) -> None:
-        def append(frame: DataFrame, _: int) -> None:
-            frame.write.mode("append").parquet(str(target))
 
-        writer.foreachBatch(append).start().awaitTermination()
+def prepare(shape: Shape, spark: SparkSession) -> None:
+    """Make the source: once, for all competitors on both disks."""
+    Stream(spark, shape.home, shape.epochs, shape.rows)
 
-    def _epochal(self, target: Path, writer: DataStreamWriter) -> None:
-        with journal_timer() as spent:
-            EpochWriter(RollingFileSink(str(target))).start(writer).awaitTermination()
-        self.journal_ms.append(1000 * sum(spent) / self._epochs)
-        self.visible_ms.extend(_visible_after(target))
+
+def run(shape: Shape, name: str, spark: SparkSession) -> Took:
+    """One run of one competitor."""
+    stream = Stream(spark, shape.home, shape.epochs, shape.rows)
+    with journal_timer() as spent:
+        seconds = stream.run(RUNS[name])
+    visible = _visible_after(stream.place / "target") if name == EPOCHAL else []
+    return Took(seconds, 1000 * sum(spent) / shape.epochs, tuple(visible))
+
+
+def _file_sink(target: Path, writer: DataStreamWriter) -> None:
+    writer.format("parquet").start(str(target)).awaitTermination()
+
+
+def _plain(target: Path, writer: DataStreamWriter) -> None:
+    def append(frame: DataFrame, _: int) -> None:
+        frame.write.mode("append").parquet(str(target))
+
+    writer.foreachBatch(append).start().awaitTermination()
+
+
+def _epochal(target: Path, writer: DataStreamWriter) -> None:
+    EpochWriter(RollingFileSink(str(target))).start(writer).awaitTermination()
+
+
+RUNS = {PEER: _file_sink, "plain foreachBatch": _plain, EPOCHAL: _epochal}
 
 
 def _visible_after(target: Path) -> list[float]:
@@ -113,31 +155,37 @@ def main() -> None:
     parser.add_argument("--only", choices=SHAPES)
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
-    spark = session("benchmark", master="local[2]")
     results = {}
-    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:
         for name, (epochs, rows) in SHAPES.items():
             if args.only in (None, name):
-                note(f"{epochs} epochs x {rows:,} rows, Parquet, local[2]")
-                results[name] = _report(Bench(spark, Path(folder), epochs, rows), epochs, rows, args)
+                title = f"{epochs} epochs x {rows:,} rows, Parquet, local[{CORES}]"
+                note(title)
+                shape = Shape(Path(folder), epochs, rows)
+                results[name] = _report(Bench(sessions, shape), shape, title, args)
     if args.json:
         print(json.dumps(results, indent=1))
 
 
-def _report(bench: Bench, epochs: int, rows: int, args: argparse.Namespace) -> dict[str, object]:
-    figures = bench.race(args.rounds)
-    p50, p99 = percentile(bench.visible_ms, 0.5), percentile(bench.visible_ms, 0.99)
+def _report(bench: Bench, shape: Shape, title: str, args: argparse.Namespace) -> dict[str, object]:
+    standings = bench.race(args.rounds)
+    visible = {
+        disk: {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99)}
+        for disk, found in bench.visible_ms.items()
+    }
     if not args.json:
-        print(f"\n{epochs} epochs x {rows:,} rows, Parquet, local[2], {args.rounds} rounds\n{table(figures, PEER)}")
-        print(f"journal: {median(bench.journal_ms):.2f} ms an epoch (worst run {max(bench.journal_ms):.2f})")
-        print(f"commits/N to visible: p50 {p50:.0f} ms, p99 {p99:.0f} ms\n", flush=True)
+        print(f"\n{title}, {args.rounds} rounds\n{standings.table()}")
+        for disk, spent in bench.journal_ms.items():
+            print(f"{EPOCHAL}, {disk}:")
+            print(f"  journal: {median(spent):.2f} ms an epoch (worst run {max(spent):.2f})")
+            print(f"  commits/N to visible: p50 {visible[disk]['p50']:.0f} ms, p99 {visible[disk]['p99']:.0f} ms")
+        print(flush=True)
     return {
-        "epochs": epochs,
-        "rows": rows,
-        "seconds": {f.name: f.seconds for f in figures},
-        "ratio": {f.name: f.ratio for f in figures},
-        "journal_ms_per_epoch": median(bench.journal_ms),
-        "visible_ms": {"p50": p50, "p99": p99},
+        "epochs": shape.epochs,
+        "rows": shape.rows,
+        **standings.as_json(),
+        "journal_ms_per_epoch": {disk: median(spent) for disk, spent in bench.journal_ms.items()},
+        "visible_ms": visible,
     }
 
 

@@ -32,18 +32,24 @@ class Figure:
 def race(runs: Mapping[str, Callable[[], float]], *, peer: str, rounds: int) -> list[Figure]:
     """Run every competitor `rounds` times, in an order that turns each round; a first round warms up."""
     names = list(runs)
+    width = max(map(len, names))
     taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             seconds = runs[name]()
-            note(f"  {'warm-up' if number == 0 else f'round {number}':>8}  {name:<28} {seconds:7.2f} s")
+            note(f"  {'warm-up' if number == 0 else f'round {number}':>8}  {name:<{width}} {seconds:7.2f} s")
             if number:
                 taken[name].append(seconds)
     return [
         Figure(name, tuple(taken[name]), tuple(a / b for a, b in zip(taken[name], taken[peer], strict=True)))
         for name in names
     ]
+
+
+def ratios(figure: Figure, peer: Figure) -> tuple[float, ...]:
+    """To another figure of the same race, round by round."""
+    return tuple(a / b for a, b in zip(figure.seconds, peer.seconds, strict=True))
 
 
 def percentile(values: Sequence[float], share: float) -> float:

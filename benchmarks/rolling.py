@@ -1,10 +1,12 @@
-"""Parts that stay open over epochs against Spark's own file sink and plain foreachBatch, one session.
+"""Parts that stay open over epochs against Spark's own file sink and plain foreachBatch.
 
     python -m benchmarks.rolling [--rounds 5] [--json] [--only small|large] [--on local|hdfs] [--format parquet|json]
                                  [--flink] [--files 1]
 
-Each run starts from an empty target and checkpoint and ends when the last row is visible: parts close at half of all
-rows. Printed besides: how many files each makes, and what an epoch costs that is not Spark's own writing.
+On a local disk all of them run with Hadoop's own file system ("as it comes") and with epochal's, in a session for
+each; HDFS is the same for all. Each run starts from an empty target and checkpoint and ends when the last row is
+visible: parts close at half of all rows. Printed besides: how many files each makes, and what an epoch costs that is
+not Spark's own writing.
 
 With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own with Spark's heap and as many cores. Its
 epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
@@ -26,18 +28,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrameWriter
 
+from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.flink import Flink, NoFlink, flink
 from benchmarks.flink.pace import Paced
-from benchmarks.measure import Figure, note, race, table, timed
+from benchmarks.measure import note, timed
 from benchmarks.streams import SCHEMA, Stream
-from epochal import EpochWriter, Rolling, RollingFileSink, session
+from epochal import EpochWriter, Rolling, RollingFileSink
 from epochal.sinks.hadoop import resolve
 from epochal.testing import servers
 from epochal.txn.coordinator import Coordinator
@@ -49,90 +53,131 @@ if TYPE_CHECKING:
 PEER = "Spark's file sink"
 FLINK = "Flink's FileSink"
 NO_SINK = "Spark, no sink"
-CORES = 2
+EPOCHAL = "epochal, rolling"
 PACING = 5  # runs by which Flink finds its pace; if it is warmer for it than the others, that is to its favour
 SHAPES = {"small": (20, 50_000), "large": (20, 500_000)}
-Work = Callable[[str, "DataStreamWriter"], None]
-Copy = Callable[[str, str], float]  # with a target and a place for checkpoints; the seconds it took
+DISKS = {"local": tuple(Disk), "hdfs": (Disk.SAME,)}  # on HDFS all have the same one anyhow
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of input, one place, one format. Pickled: the runs are in other processes."""
+
+    home: Path
+    root: str
+    epochs: int
+    rows: int
+    format: str
+    files: int  # of the source, in an epoch
+
+    @property
+    def target(self) -> str:
+        return f"{self.root}/run/target"
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.root}/run/checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What one run took, and how many files it made."""
+
+    seconds: float
+    files: int
+    ours_ms: float
 
 
 class Bench:
-    """One shape of input, one file system, one format."""
+    """One shape and everything that is measured on it."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        home: Path,
-        root: str,
-        shape: tuple[int, int],
-        format_: str,
-        files: int,
-        other: Flink | None,
-    ) -> None:
-        self._spark, self._root, self._format, self._files = spark, root, format_, files
-        self._epochs, self._rows = shape
-        self._source = Stream(spark, home, self._epochs * files, self._rows // files).source
+    def __init__(self, sessions: Sessions, shape: Shape, disks: tuple[Disk, ...], other: Flink | None) -> None:
+        self._sessions, self._shape, self._disks = sessions, shape, disks
+        source = sessions.call(disks[0], partial(prepare, shape))
         self.files: dict[str, int] = {}
-        self.ours_ms: list[float] = []
-        self.flink = Paced(other, f"file:{self._source}", self._epochs) if other else None
+        self.ours_ms: dict[Disk, list[float]] = {disk: [] for disk in disks}
+        self.flink = Paced(other, f"file:{source}", shape.epochs) if other else None
 
-    def race(self, rounds: int) -> list[Figure]:
-        ways: dict[str, Copy] = {
-            PEER: self._by_spark(self._file_sink),
-            "plain foreachBatch": self._by_spark(self._plain),
-            "epochal, rolling": self._by_spark(self._epochal),
-        }
+    def race(self, rounds: int) -> Standings:
+        others: dict[str, Callable[[], float]] = {}
         if self.flink:
-            ways[NO_SINK] = self._by_spark(self._no_sink)
-            ways[FLINK] = self.flink.copy
+            others[FLINK] = partial(self._run_flink, self.flink)
             for _ in range(PACING):
-                self._run(FLINK, self.flink.copy)()
+                self._run_flink(self.flink)
             self.flink.runs.clear()
-        return race({name: self._run(name, copy) for name, copy in ways.items()}, peer=PEER, rounds=rounds)
+        names = [name for name in RUNS if name != NO_SINK or self.flink]
+        runs = {name: partial(self._run, name) for name in names}
+        return race_on(self._disks, runs, peer=PEER, rounds=rounds, others=others)
 
-    def _file_sink(self, target: str, writer: DataStreamWriter) -> None:
-        writer.format(self._format).start(target).awaitTermination()
+    def _run(self, name: str, disk: Disk) -> float:
+        took = self._sessions.call(disk, partial(run, self._shape, name))
+        if name != NO_SINK:
+            self.files[f"{name}, {disk}"] = took.files
+        if name == EPOCHAL:
+            self.ours_ms[disk].append(took.ours_ms)
+        return took.seconds
 
-    def _no_sink(self, _: str, writer: DataStreamWriter) -> None:
-        writer.format("noop").start().awaitTermination()
+    def _run_flink(self, flink: Paced) -> float:
+        self._sessions.call(self._disks[0], partial(clear, self._shape))
+        seconds = flink.copy(self._shape.target, self._shape.checkpoint)
+        self.files[FLINK] = self._sessions.call(self._disks[0], partial(count_files, self._shape, FLINK))
+        return seconds
 
-    def _plain(self, target: str, writer: DataStreamWriter) -> None:
-        def append(frame: DataFrame, _: int) -> None:
-            frame.write.mode("append").format(self._format).save(target)
 
-        writer.foreachBatch(append).start().awaitTermination()
+def prepare(shape: Shape, spark: SparkSession) -> Path:
+    """The source, made by whoever asks first."""
+    return Stream(spark, shape.home, shape.epochs * shape.files, shape.rows // shape.files).source
 
-    def _epochal(self, target: str, writer: DataStreamWriter) -> None:
-        rolling = Rolling(max_rows=self._epochs * self._rows // 2)
-        with our_own_time() as spent:
-            sink = RollingFileSink(target, format=self._format, rolling=rolling)
-            EpochWriter(sink).start(writer).awaitTermination()
-        self.ours_ms.append(1000 * sum(spent) / self._epochs)
 
-    def _by_spark(self, work: Work) -> Copy:
-        def copy(target: str, checkpoints: str) -> float:
-            stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self._files)
-            writer = stream.parquet(f"file:{self._source}/*").writeStream
-            writer = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True)
-            return timed(lambda: work(target, writer))
+def clear(shape: Shape, spark: SparkSession) -> None:
+    """Remove what the run before has left."""
+    files, place = resolve(f"{shape.root}/run", spark)
+    files.delete(place)
 
-        return copy
 
-    def _run(self, name: str, copy: Copy) -> Callable[[], float]:
-        def run() -> float:
-            files, place = resolve(f"{self._root}/run")
-            files.delete(place)
-            target = f"{self._root}/run/target"
-            seconds = copy(target, f"{self._root}/run/checkpoint")
-            if name == NO_SINK:
-                return seconds
-            found = self._spark.read.schema(SCHEMA).format(self._format).load(target)
-            if (count := found.count()) != self._epochs * self._rows:
-                raise SystemExit(f"{name}: {count} rows instead of {self._epochs * self._rows}: no figure for that")
-            self.files[name] = len(found.inputFiles())
-            return seconds
+def count_files(shape: Shape, name: str, spark: SparkSession) -> int:
+    """The files of the target. A run whose rows are not all there ends it all."""
+    found = spark.read.schema(SCHEMA).format(shape.format).load(shape.target)
+    if (count := found.count()) != shape.epochs * shape.rows:
+        raise SystemExit(f"{name}: {count} rows instead of {shape.epochs * shape.rows}: no figure for that")
+    return len(found.inputFiles())
 
-        return run
+
+def run(shape: Shape, name: str, spark: SparkSession) -> Took:
+    """One run of one of Spark's competitors."""
+    source = prepare(shape, spark)
+    clear(shape, spark)
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", shape.files)
+    writer = stream.parquet(f"file:{source}/*").writeStream
+    writer = writer.option("checkpointLocation", shape.checkpoint).trigger(availableNow=True)
+    with our_own_time() as spent:
+        seconds = timed(lambda: RUNS[name](shape, writer))
+    files = 0 if name == NO_SINK else count_files(shape, name, spark)
+    return Took(seconds, files, 1000 * sum(spent) / shape.epochs)
+
+
+def _file_sink(shape: Shape, writer: DataStreamWriter) -> None:
+    writer.format(shape.format).start(shape.target).awaitTermination()
+
+
+def _no_sink(_: Shape, writer: DataStreamWriter) -> None:
+    writer.format("noop").start().awaitTermination()
+
+
+def _plain(shape: Shape, writer: DataStreamWriter) -> None:
+    def append(frame: DataFrame, _: int) -> None:
+        frame.write.mode("append").format(shape.format).save(shape.target)
+
+    writer.foreachBatch(append).start().awaitTermination()
+
+
+def _epochal(shape: Shape, writer: DataStreamWriter) -> None:
+    rolling = Rolling(max_rows=shape.epochs * shape.rows // 2)
+    sink = RollingFileSink(shape.target, format=shape.format, rolling=rolling)
+    EpochWriter(sink).start(writer).awaitTermination()
+
+
+RUNS = {PEER: _file_sink, "plain foreachBatch": _plain, EPOCHAL: _epochal, NO_SINK: _no_sink}
 
 
 @contextmanager
@@ -183,20 +228,24 @@ def main() -> None:
             cluster = stack.enter_context(servers.hdfs())
             roots["hdfs"] = f"{cluster.uri}/bench"
             settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
-        spark = session("benchmark", master=f"local[{CORES}]", conf=settings)
-        other = _flink(stack, spark, home, settings) if args.flink else None
+        sessions = stack.enter_context(Sessions(settings))
+        other = _flink(stack, sessions, home, settings) if args.flink else None
         for place, root in roots.items():
-            for name, shape in SHAPES.items():
+            for name, (epochs, rows) in SHAPES.items():
                 if args.only in (None, name):
-                    bench = Bench(spark, home, root, shape, args.format, args.files, other)
+                    shape = Shape(home, root, epochs, rows, args.format, args.files)
+                    bench = Bench(sessions, shape, DISKS[place], other)
                     results.append(_report(bench, place, shape, args))
     if args.json:
         print(json.dumps(results, indent=1))
 
 
-def _flink(stack: contextlib.ExitStack, spark: SparkSession, home: Path, settings: Mapping[str, str]) -> Flink | None:
-    memory = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
-    assert memory is not None
+def _driver_memory(spark: SparkSession) -> str:
+    return spark.sparkContext.getConf().get("spark.driver.memory", "1g") or "1g"
+
+
+def _flink(stack: contextlib.ExitStack, sessions: Sessions, home: Path, settings: Mapping[str, str]) -> Flink | None:
+    memory = sessions.call(Disk.SAME, _driver_memory)
     hadoop = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
     try:
         return stack.enter_context(flink(home, memory=memory, cores=CORES, hadoop=hadoop, tell=note))
@@ -205,33 +254,33 @@ def _flink(stack: contextlib.ExitStack, spark: SparkSession, home: Path, setting
         return None
 
 
-def _report(bench: Bench, place: str, shape: tuple[int, int], args: argparse.Namespace) -> dict[str, object]:
+def _report(bench: Bench, place: str, shape: Shape, args: argparse.Namespace) -> dict[str, object]:
     sources = f"{args.files} source file{'s' if args.files > 1 else ''} an epoch"
-    title = f"{shape[0]} epochs x {shape[1]:,} rows, {sources}, {args.format}, {place}, local[{CORES}]"
+    title = f"{shape.epochs} epochs x {shape.rows:,} rows, {sources}, {args.format}, {place}, local[{CORES}]"
     title += f", {args.rounds} rounds"
     note(title)
-    figures = bench.race(args.rounds)
+    standings = bench.race(args.rounds)
     runs = bench.flink.runs[1:] if bench.flink else []  # the first one warmed up
     if not args.json:
-        print(f"\n{title}\n{table(figures, PEER)}")
-        print("files: " + ", ".join(f"{name} {count}" for name, count in bench.files.items()))
-        print(f"epochal's own: {median(bench.ours_ms):.0f} ms an epoch (worst run {max(bench.ours_ms):.0f})")
+        print(f"\n{title}\n{standings.table()}")
+        print("files: " + "; ".join(f"{name}: {count}" for name, count in bench.files.items()))
+        for disk, spent in bench.ours_ms.items():
+            print(f"epochal's own, {disk}: {median(spent):.0f} ms an epoch (worst run {max(spent):.0f})")
         if runs:
             checkpoints = [copied.checkpoints for _, copied in runs]
             count = f"{median(checkpoints):.0f} a run ({min(checkpoints)}-{max(checkpoints)})"
             interval = median(interval for interval, _ in runs)
-            print(f"Flink's checkpoints: {count}, asked for every {interval:.0f} ms; Spark's epochs: {shape[0]}")
+            print(f"Flink's checkpoints: {count}, asked for every {interval:.0f} ms; Spark's epochs: {shape.epochs}")
         print(flush=True)
     found: dict[str, object] = {
         "on": place,
         "format": args.format,
-        "epochs": shape[0],
-        "rows": shape[1],
+        "epochs": shape.epochs,
+        "rows": shape.rows,
         "source_files": args.files,
-        "seconds": {f.name: f.seconds for f in figures},
-        "ratio": {f.name: f.ratio for f in figures},
+        **standings.as_json(),
         "files": bench.files,
-        "own_ms_per_epoch": median(bench.ours_ms),
+        "own_ms_per_epoch": {disk: median(spent) for disk, spent in bench.ours_ms.items()},
     }
     if runs:
         found["flink"] = [{"interval_ms": interval, **asdict(copied)} for interval, copied in runs]

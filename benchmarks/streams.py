@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.measure import timed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SHAPES = {"small": (20, 50_000), "large": (3, 2_000_000)}
@@ -18,10 +18,14 @@ SCHEMA = "id long, s string, d double, p int"
 
 
 class Stream:
-    """A source of files, one an epoch, and runs from it into an empty target."""
+    """A source of files, one an epoch, and runs from it into an empty target.
+
+    The first to ask for a source makes it; streams of the same home, in other processes too, share it.
+    """
 
     def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
         self._spark, self._home, self._epochs, self._rows = spark, home, epochs, rows
+        self.place = home / "run"  # of the last run: its target and its checkpoint
         self.source = home / f"source-{epochs}x{rows}"
         if not self.source.exists():
             self._make_source()
@@ -32,12 +36,14 @@ class Stream:
         form: str = "parquet",
         distinct: int = 0,
         count: Callable[[], int] | None = None,
+        query: Callable[[DataFrame], DataFrame] | None = None,
     ) -> float:
         """The seconds until the last row is visible. A run whose rows are not all there ends it all."""
-        place = self._home / "run"
+        place = self.place
         shutil.rmtree(place, ignore_errors=True)
         stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        writer = stream.parquet(str(self.source / "*")).writeStream
+        frame = stream.parquet(str(self.source / "*"))
+        writer = (query(frame) if query else frame).writeStream
         writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
         seconds = timed(lambda: work(place / "target", writer))
         found = count() if count else self._spark.read.format(form).load(str(place / "target")).count()

@@ -220,6 +220,7 @@ class LocalFiles:
 
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
+        self._named: set[tuple[str, int]] = set()  # folders whose names are on stable storage, with their inodes
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
@@ -334,8 +335,14 @@ class LocalFiles:
             return
         for path in paths:
             self.sync(path)
-        for folder in _leading_to(paths, within):
+        for folder, entries in _leading_to(paths, within):
+            names = {(entry, os.stat(entry).st_ino) for entry in entries}
+            if names <= self._named:
+                continue  # the folders of a stream are made once, and come back in every epoch
             _sync_folder(folder)
+            if len(self._named) > MANY:
+                self._named.clear()  # each epoch has folders of its own too
+            self._named |= {name for name in names if os.path.isdir(name[0])}
 
     def sync(self, path: str) -> None:
         if not self._sync:
@@ -380,15 +387,18 @@ def _make_folders(path: str, *, sync: bool) -> None:
         _sync_folder(os.path.dirname(made) or ".")
 
 
-def _leading_to(paths: Sequence[str], within: str) -> list[str]:
-    """The folders from `within` to some files, the deepest first."""
-    found: set[str] = set()
+def _leading_to(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
+    """The folders from `within` to some files, the deepest first, each with what leads on from it."""
+    found: dict[str, set[str]] = {}
     for path in paths:
-        folder = os.path.dirname(path)
-        while folder not in found and os.path.commonpath([folder, within]) == within:
-            found.add(folder)
-            folder = os.path.dirname(folder)
-    return sorted(found, key=lambda folder: (-folder.count("/"), folder))
+        folder, entry = os.path.dirname(path), path
+        while os.path.commonpath([folder, within]) == within:
+            is_new = folder not in found
+            found.setdefault(folder, set()).add(entry)
+            if not is_new:
+                break
+            folder, entry = os.path.dirname(folder), folder
+    return sorted(found.items(), key=lambda item: (-item[0].count("/"), item[0]))
 
 
 def _sync_folder(path: str) -> None:

@@ -21,14 +21,15 @@ class Disk:
     """A file system. Whatever goes wrong is Java's exception."""
 
     def __init__(self, spark: SparkSession, settings: dict[str, str], umask: str = "022") -> None:
-        self.jvm: Any = spark._jvm
-        self.hadoop: Any = self.jvm.org.apache.hadoop.fs
+        jvm: Any = spark._jvm
+        self.jvm = jvm
+        self.hadoop = jvm.org.apache.hadoop.fs
         self.gateway: Any = spark.sparkContext._gateway
-        conf = self.jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+        conf = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
         more = {"fs.file.impl.disable.cache": "true", "fs.permissions.umask-mode": umask}
         for key, value in {**settings, **more}.items():
             conf.set(key, value)
-        self.fs = self.open(self.jvm.java.net.URI("file:///"), conf)
+        self.fs = self.open(jvm.java.net.URI("file:///"), conf)
 
     def open(self, uri: Any, conf: Any) -> Any:
         return self.hadoop.FileSystem.get(uri, conf)
@@ -77,7 +78,7 @@ class Disk:
     def delete(self, path: Path, *, recursive: bool) -> object:
         return self.fs.delete(self.path(path), recursive)
 
-    def list(self, path: Path) -> object:
+    def entries(self, path: Path) -> object:
         return sorted(self._facts(status, path) for status in self.statuses(path))
 
     def statuses(self, path: Path) -> list[Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -388,6 +389,30 @@ def test_the_folders_that_lead_to_files_are_synced_once_and_after_them(
     LocalFiles().sync_all(paths, within=str(target))
 
     assert synced.paths == [*paths, str(target / "a" / "b"), str(target / "a"), str(target)]
+
+
+def test_a_folder_is_synced_again_only_for_names_that_are_new_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, target = LocalFiles(), tmp_path / "target"
+
+    def synced_for(name: str) -> list[str]:
+        path = target / "staged" / name / "part"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        with monkeypatch.context() as patched:
+            synced = Synced(patched.setattr)
+            files.sync_all([str(path)], within=str(target))
+        return [os.path.relpath(path, target) for path in synced.paths]
+
+    first, second = synced_for("0"), synced_for("1")
+    shutil.rmtree(target / "staged")
+    (target / "other").mkdir()  # takes the inode, if that is given out again
+    third = synced_for("2")
+
+    assert first == ["staged/0/part", "staged/0", "staged", "."]
+    assert second == ["staged/1/part", "staged/1", "staged"]
+    assert third == ["staged/2/part", "staged/2", "staged", "."]
 
 
 def test_the_names_of_new_folders_are_synced_with_the_file_that_needs_them(
