@@ -99,6 +99,12 @@ def known_options(init: Init) -> Init:
     return cast("Init", checked)
 
 
+def known_fields(kind: type[T]) -> type[T]:
+    """For a dataclass of options: the same, also where it is not part of a sink yet."""
+    kind.__init__ = known_options(kind.__init__)  # type: ignore[method-assign]  # of this very class
+    return kind
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """A hint for a misspelt name, or nothing.
 

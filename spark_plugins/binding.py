@@ -6,15 +6,21 @@ property has the query's id, and the state that all sessions share has the query
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
+
 from epochal.txn.errors import Refused, UnsupportedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger("epochal")
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
 TEMPORARY = "temporary-"  # what Spark calls a checkpoint that nobody has named
@@ -38,6 +44,7 @@ class Binding:
     query_id: str
     run_id: str
     checkpoint: str
+    output_mode: str  # append, update or complete
     session: SparkSession  # the one that started the query: its listeners hear of it
 
 
@@ -60,6 +67,19 @@ def of_batch(batch_session: SparkSession) -> Binding:
     return of_execution(execution)
 
 
+def location_of(stream: DataStreamWriter) -> str | None:
+    """The checkpoint that a query will be started with, if it was given; the writer keeps it to itself."""
+    writer: Any = stream._jwrite
+    try:
+        options = writer.getClass().getDeclaredField("extraOptions")
+        options.setAccessible(True)
+        found = options.get(writer).get("checkpointLocation")
+    except Py4JError as fault:
+        log.debug("the checkpoint is looked at when the query has started: %s", fault)
+        return None
+    return str(found.get()) if found.isDefined() else None
+
+
 def of_execution(execution: Any) -> Binding:
     """A running query, refused if its order of steps is not the protocol's."""
     from pyspark.sql import SparkSession
@@ -77,6 +97,7 @@ def of_execution(execution: Any) -> Binding:
         query_id=str(execution.id().toString()),
         run_id=str(execution.runId().toString()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
+        output_mode=str(execution.outputMode().toString()).lower(),
         session=SparkSession(context, jsession),
     )
 

@@ -20,7 +20,7 @@ from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.txn.coordinator import Coordinator, Ran
 from epochal.txn.errors import EpochalError, FencedOut
-from epochal.txn.files import join
+from epochal.txn.files import Files, join
 from epochal.txn.guard import Choices
 from epochal.txn.journal import Journal
 from epochal.txn.participant import Participant, StagesInCheckpoint
@@ -34,6 +34,34 @@ log = logging.getLogger("epochal")
 EVENTS_TIMEOUT = 5000  # milliseconds that the end of the interpreter waits for Spark's events
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def run_of(run_id: str) -> Run | None:
+    """Who writes a run of Spark's in this process, and is not closed."""
+    return next((run for run in list(_runs) if run.binding.run_id == run_id and not run.is_closed), None)
+
+
+def coordinator_of(
+    files: Files,
+    checkpoint: str,
+    sinks: Sequence[Participant[DataFrame]],
+    *,
+    eager: bool,
+    journal: str | None,
+    choices: Choices,
+) -> Coordinator[DataFrame]:
+    """The coordinator of a query on this checkpoint; nothing is begun."""
+    for sink in sinks:
+        if isinstance(sink, StagesInCheckpoint):
+            sink.stage_in(f"{(journal or join(checkpoint, 'epochal')).rstrip('/')}-staged")
+    return Coordinator(
+        journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
+        checkpoint=SparkCheckpoint(files, checkpoint),
+        participants=sinks,
+        eager=eager,
+        choices=choices,
+        version=__version__,
+    )
 
 
 class Run:
@@ -56,17 +84,7 @@ class Run:
         self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
-        for sink in sinks:
-            if isinstance(sink, StagesInCheckpoint):
-                sink.stage_in(f"{(journal or join(checkpoint, 'epochal')).rstrip('/')}-staged")
-        coordinator = Coordinator(
-            journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
-            checkpoint=SparkCheckpoint(files, checkpoint),
-            participants=sinks,
-            eager=eager,
-            choices=choices,
-            version=__version__,
-        )
+        coordinator = coordinator_of(files, checkpoint, sinks, eager=eager, journal=journal, choices=choices)
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
@@ -84,6 +102,10 @@ class Run:
             on_end=lambda: _retire_soon(me()),
         )
         _runs.add(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def generation(self) -> int:

@@ -11,15 +11,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from epochal.sinks.dead_letters import with_dead_letters
+from epochal.sinks.hadoop import resolve
 from epochal.sinks.hadoop_errors import chain, in_short
 from epochal.sinks.options import Faults, known_options
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
-from epochal.spark_plugins.run import Run
+from epochal.spark_plugins.run import Run, coordinator_of, run_of
 from epochal.txn.coordinator import Ran
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
+from epochal.txn.files import join
 from epochal.txn.guard import Choices, tokens
-from epochal.txn.participant import ChecksFrames, Participant
+from epochal.txn.participant import ChecksFrames, ChecksOutputMode, Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 COMMIT = ("checkpoint", "eager")
+RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
 NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
 
 
@@ -85,6 +88,7 @@ class EpochWriter:
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
+        self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was looked at before it began
 
     def __repr__(self) -> str:
@@ -105,10 +109,18 @@ class EpochWriter:
         """What Spark calls for each micro-batch."""
         try:
             run = self._run_of_batch(frame)
+            batch = (run.binding.run_id, epoch)
+            if batch == self._written:
+                raise Refused(
+                    f"epoch {epoch} was given to this writer twice, and the rows of the second frame would be in no "
+                    "sink. The epoch is not committed. Call the writer once for each batch: unite the frames, or give "
+                    "the writer several sinks"
+                )
             if self._write(run, frame, epoch) is Ran.SKIPPED:
                 # It must run all the same: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
                 log.info("epoch skipped, it was written before", extra={"epoch": epoch})
+            self._written = batch
         except EpochalError as fault:
             self._failure = fault
             log.error("epoch refused: %s", fault, extra={"epoch": epoch})
@@ -127,6 +139,7 @@ class EpochWriter:
             kind = type(stream).__name__
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
         self._check(stream._df)
+        self._check_checkpoint(stream)
         try:
             query = stream.foreachBatch(self).start()
         except Py4JJavaError as fault:
@@ -196,6 +209,11 @@ class EpochWriter:
     def _check(self, frame: DataFrame) -> None:
         """Refuse a frame that some sink could not hold, with the faults of all sinks at once."""
         found = [
+            f"\n  - column {name!r}: names that begin with {RESERVED} are epochal's own. Rename it"
+            for name in frame.columns
+            if name.lower().startswith(RESERVED)
+        ]
+        found += [
             f"\n  - sink {sink.name!r}: {fault}"
             for sink in self._sinks
             if isinstance(sink, ChecksFrames)
@@ -203,6 +221,22 @@ class EpochWriter:
         ]
         if found:
             raise BadRows(f"the frame does not fit. Nothing was written:{''.join(found)}")
+
+    def _check_checkpoint(self, stream: DataStreamWriter) -> None:
+        """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
+
+        A source notes what it will read before the epoch is planned. Left to the first batch, a refused start would
+        change what an epoch reads, and the answer to the refusal would not fit any more.
+        """
+        location = bindings.location_of(stream)
+        if location is None:
+            return
+        files, checkpoint = resolve(location, stream._spark)
+        if files.length(join(checkpoint, "metadata")) is None:
+            return  # a new one: it has no lineage yet
+        coordinator_of(
+            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
+        ).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -216,7 +250,16 @@ class EpochWriter:
                 )
             if run is not None:
                 run.close()
+            if run_of(binding.run_id) is not None:
+                raise Refused(
+                    f"another EpochWriter writes this query ({binding.query_id}) already: each would take the epochs "
+                    "of the other for its own, and one of them would show nothing. Nothing was written by this one. "
+                    "Put all sinks into one EpochWriter"
+                )
             self._failure = None
+            for sink in self._sinks:
+                if isinstance(sink, ChecksOutputMode):
+                    sink.check_output_mode(binding.output_mode)
             self._run = Run(
                 binding,
                 self._sinks,
@@ -233,6 +276,9 @@ def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
     faults.check(len(sinks) > 0, "sinks: give one at least")
     names = []
     for sink in sinks:
+        if isinstance(sink, list | tuple):
+            faults.add("sinks: give them one by one, EpochWriter(one, other), not as a list")
+            continue
         lacking = [part for part in NEEDED if not hasattr(sink, part)]
         if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):
             names.append(str(sink.name))  # type: ignore[attr-defined]  # checked above

@@ -29,7 +29,7 @@ from epochal.txn.errors import (
     TwoJournals,
 )
 from epochal.txn.guard import Choices, Evidence, judge
-from epochal.txn.holding import copied, new_start, stranger
+from epochal.txn.holding import copied, displaced, new_start, stranger
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Staged, lineage_of
 from epochal.txn.offsets import Match, compare, is_old
@@ -37,7 +37,7 @@ from epochal.txn.participant import FollowsWatermark, KeepsState, Participant
 from epochal.txn.plan import Decide, Finish, Sweep, held, lowest_open, next_step, sweep
 from epochal.txn.reaching import reaching
 from epochal.txn.records import NOBODY, GenerationStarted, Prepared, Seal, encode, staged_to_json
-from epochal.txn.view import View, described_as_open, fold, handles
+from epochal.txn.view import View, described_as_open, fold, handles, target_of
 
 log = logging.getLogger("epochal")
 
@@ -114,15 +114,25 @@ class Coordinator(Generic[Rows]):
         built_on = rolls.seal_older(self._journal, self._before, by=self.generation)
         for name in rolls.forgotten(built_on, self._participants):
             log.warning("sink %r has parts open and is not in this writer: publish them by `epochal roll`", name)
-        before = self._before.latest.sinks if self._before.latest is not None else {}
-        for name in before.keys() - self._participants.keys():
-            log.warning(
-                "sink %r of the start before is not in this writer: it misses what is written from now on", name
-            )
+        self._warn_of_changes()
         self.clear()
         self._close_earlier_incarnations()
         self._clear_earlier_incarnations()
         log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
+
+    def _warn_of_changes(self) -> None:
+        """Since the start before: both are allowed, and both leave a target without what comes."""
+        latest = self._before.latest
+        if latest is None:
+            return
+        for name in latest.sinks.keys() - self._participants.keys():
+            log.warning(
+                "sink %r of the start before is not in this writer: it misses what is written from now on", name
+            )
+        for name, participant in self._participants.items():
+            before, now = self._before.target(name, latest.generation), target_of(participant.describe())
+            if before not in (None, now):
+                log.warning("sink %r writes to %s from now on: what was written stays in %s", name, now, before)
 
     def run(self, epoch: int, rows: Rows) -> Ran:
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be settled or held."""
@@ -187,7 +197,7 @@ class Coordinator(Generic[Rows]):
             if (why := copied(holder, journal.read(), lineage, journal.place)) is not None:
                 raise _two_journals(name, why)
         # The view that was read last will nearly always do; else a newer start of our own has claimed it since.
-        elif holder is None or stranger(holder, journal.view, lineage, journal.place) is not None:
+        elif holder is None or displaced(holder, journal.view, lineage, journal.place) is not None:
             self._check_holder(journal.read(), name, holder)
 
     def _check_holder(self, view: View, name: str, holder: Claim | None) -> None:
@@ -196,7 +206,7 @@ class Coordinator(Generic[Rows]):
                 f"sink {name!r}: its target does not know this stream any more: it was emptied, moved or replaced "
                 "while the query ran. Nothing more was written. Put it back and start the query again"
             )
-        why = stranger(holder, view, self.lineage, self._journal.place)
+        why = displaced(holder, view, self.lineage, self._journal.place)
         if why is not None:
             raise _two_journals(name, why)
 
@@ -311,30 +321,22 @@ class Coordinator(Generic[Rows]):
             unused=self.generation,
         )
 
+    def check(self) -> None:
+        """Refuse what `begin` would refuse, before Spark plans an epoch. Writes nothing, and binds nobody."""
+        self._check_last()
+        self._incarnation, self._journal = current_journal(self._journals)
+        evidence = self._evidence(self._journal.read())
+        latest = evidence.after.latest
+        if latest is None or not latest.closed:  # else a new journal is being made, which `begin` looks at
+            judge(evidence, self._choices)
+
     def _claim(self) -> bool:
         """Judge what is there and claim the generation after it; False if that has changed meanwhile."""
         self._incarnation, self._journal = current_journal(self._journals)
         before = self._journal.read()
         if self._incarnation > 1 and before.latest is None:
             self._leave(self._incarnation - 1)
-        if before.latest is not None and before.latest.query != self._query:
-            raise Refused(
-                f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
-                f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
-            )
-        self._memories = self._remembered()
-        _check_targets(self._memories)
-        evidence = Evidence(
-            lineage=self.lineage,
-            before=before,
-            closed_at=self._closed_at(),
-            memories=self._memories,
-            committed=self._checkpoint.committed(),
-            after=self._journal.read(),
-            eager=self._eager,
-            journal=self._journal.place,
-            sample=lambda: sample_of_offsets(self._checkpoint),
-        )
+        evidence = self._evidence(before)
         latest = evidence.after.latest
         if latest is not None and latest.closed:
             return False
@@ -353,6 +355,27 @@ class Coordinator(Generic[Rows]):
         self._adopted, self._replaces = verdict.adopted, verdict.replaces
         self.generation = number
         return True
+
+    def _evidence(self, before: View) -> Evidence:
+        """All that a start is judged by."""
+        if before.latest is not None and before.latest.query != self._query:
+            raise Refused(
+                f"{self._journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
+                f"{self._query}. Nothing was written. Give each checkpoint a journal of its own"
+            )
+        self._memories = self._remembered()
+        _check_targets(self._memories)
+        return Evidence(
+            lineage=self.lineage,
+            before=before,
+            closed_at=self._closed_at(),
+            memories=self._memories,
+            committed=self._checkpoint.committed(),
+            after=self._journal.read(),
+            eager=self._eager,
+            journal=self._journal.place,
+            sample=lambda: sample_of_offsets(self._checkpoint),
+        )
 
     def _remembered(self) -> dict[str, Memory]:
         """What each store remembers."""

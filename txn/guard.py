@@ -299,7 +299,8 @@ def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Ch
             _token(other, last),
             choices,
             verdict,
-            adopt="this stream takes the other's place: its rows stay, and the other can write no more",
+            adopt="this stream takes the other's place: its rows stay, and the other can write no more. What this "
+            "checkpoint reads again is written again: let its source begin after what was written",
             new="both streams write here, each its own epochs",
             reincarnates=False,
         )
@@ -372,7 +373,7 @@ def _expected(view: View, sink: str, memory: Memory, verdict: Verdict) -> int:
     if not isinstance(described, dict) or described.get("target") != memory.target:
         return NO_EPOCH
     accepted = verdict.missing.get(sink, NO_EPOCH)
-    given = (e for e in view.done if e > accepted and (won := view.winner(e)) and sink in won.sinks)
+    given = (e for e in view.done if e > accepted and view.winner(e) and not _lacks(view, e, sink, memory))
     return max(given, default=NO_EPOCH)
 
 

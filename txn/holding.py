@@ -34,6 +34,14 @@ def stranger(holder: Claim | None, view: View, lineage: str, journal: str) -> st
     return None  # ours, or so old that its record is folded away
 
 
+def displaced(holder: Claim, view: View, lineage: str, journal: str) -> str | None:
+    """The same for a driver that runs: it has claimed the target itself, so an older claim cannot be its journal's."""
+    why = stranger(holder, view, lineage, journal)
+    if why is None and holder.generation not in view.generations:
+        return f"it was last claimed by {holder}, and this journal has no record of that start"
+    return why
+
+
 def copied(holder: Claim | None, view: View, lineage: str, journal: str) -> str | None:
     """The same, for a stream whose place may have been taken by another one: only its own copies are strangers."""
     return None if holder is None or holder.lineage != lineage else stranger(holder, view, lineage, journal)

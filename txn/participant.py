@@ -79,6 +79,17 @@ class ChecksFrames(Protocol[Rows]):
 
 
 @runtime_checkable
+class ChecksOutputMode(Protocol):
+    """A participant to whom it matters which rows a query gives in each epoch."""
+
+    def check_output_mode(self, mode: str) -> None:
+        """Called before the query's first epoch with Spark's ``append``, ``update`` or ``complete``.
+
+        Raises Refused where rows of that mode would make the store wrong; warns where they are hardly meant.
+        """
+
+
+@runtime_checkable
 class KeepsState(Protocol):
     """A participant that keeps something open over epochs, and keeps the note of it in the journal.
 

@@ -84,7 +84,7 @@ class Settler(Generic[Rows]):
                     ran = self.coordinator.run(epoch, rows)
                 except StoreAway as away:
                     failures += 1
-                    self._log_held(away)
+                    self._log_held(StoreAway(f"epoch {epoch} is not staged yet: {away}"))
                     self._wait(failures, away)
                     continue
                 self._log_resumed()

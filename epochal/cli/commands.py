@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
-from epochal.cli.text import paint, tell_error
+from epochal.cli.text import AWAY, REFUSED, paint, tell_error
 from epochal.sinks.quantities import parse_duration, parse_size
 from epochal.sinks.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled
 
-AWAY = 1
-REFUSED = 2
-# 3 is `audit`'s: something differs
 INTERRUPTED = 130
 
 EXAMPLES = """examples:

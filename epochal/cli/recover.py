@@ -39,7 +39,10 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         print(json.dumps(answer, indent=2))
         return 0
     if not progress.commits:
-        print("nothing to do: by the journal, every epoch that Spark has checkpointed is in every sink")
+        print(
+            "nothing to do: the journal has every epoch that Spark has checkpointed as done. The stores were not "
+            "asked: `epochal status` and `epochal audit` do that"
+        )
     else:
         print(paint(f"settled: {counted(len(progress.epochs), 'epoch')} finished", "green"))
     if doubt:

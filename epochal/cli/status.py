@@ -7,7 +7,7 @@ import time
 
 from epochal.cli.facts import Facts, gather
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, facts, lasting, listed, paint, size, table
+from epochal.cli.text import AWAY, REFUSED, counted, facts, lasting, listed, paint, size, table
 from epochal.txn.model import Json, OpenPart
 from epochal.txn.plan import Sweep
 from epochal.txn.recovery import Leftover
@@ -16,10 +16,12 @@ from epochal.txn.view import rows
 
 
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
-    """Print it. The exit code says only whether it could be read."""
+    """Print it. The exit code says whether a start would be refused, or a store is away."""
     found = gather(open_stream(checkpoint, journal))
     print(json.dumps(to_json(found), indent=2) if as_json else to_text(found))
-    return 0
+    if found.refusal:
+        return REFUSED
+    return AWAY if any(sink.error for sink in found.sinks if sink.current) else 0
 
 
 def why(left: Leftover, newest: int, committed: int) -> str:

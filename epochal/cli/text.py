@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+AWAY, REFUSED = 1, 2  # exit codes; 3 is that of an audit that found a difference
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
 
 

@@ -186,6 +186,20 @@ def test_a_table_that_was_restored_from_an_older_copy_lacks_an_epoch(filled: Wor
     assert {difference["epoch"] for difference in sink(answer)["differences"]} == {2}
 
 
+def test_epochs_that_a_restore_took_out_of_the_table_are_named(spark: SparkSession, filled: World) -> None:
+    before = DeltaTable(filled.table).version() - 2
+    spark.sql(f"RESTORE TABLE delta.`{filled.table}` TO VERSION AS OF {before}")
+
+    for fast in (True, False):
+        answer = audited(filled.checkpoint, fast=fast)
+        assert answer["verdict"] == "differs"
+        told = [d for d in sink(answer)["differences"] if "was taken out of the table by version" in d["what"]]
+        assert {difference["epoch"] for difference in told} == {1, 2}
+
+    spark.sql(f"RESTORE TABLE delta.`{filled.table}` TO VERSION AS OF {before + 2}")
+    assert audited(filled.checkpoint, fast=True)["verdict"] != "differs"
+
+
 def test_of_a_table_that_each_epoch_replaces_the_last_is_proven(spark: SparkSession, world: World) -> None:
     world.feed(EPOCHS)
     frame = spark.readStream.schema("id long, file long, kind string, word string").option("maxFilesPerTrigger", 1)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.errors import AnalysisException, IllegalArgumentException, StreamingQueryException
 
-from epochal import EpochWriter, OptionError, Refused, RollingFileSink, UnsupportedQuery
-from integration_tests.spark.checks import check_at_the_end, visible_files, visible_rows
-from integration_tests.spark.queries import archive, start, stream, to_checkpoint
+from epochal import BadRows, EpochWriter, OptionError, Refused, Rewound, RollingFileSink, UnsupportedQuery
+from integration_tests.spark.checks import check_at_the_end, committed, visible_files, visible_rows
+from integration_tests.spark.queries import archive, start, stream, to_checkpoint, tree
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World, all_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -173,3 +174,68 @@ def test_all_that_is_wrong_with_settings_comes_at_once(spark: SparkSession, sett
 def test_sinks_that_share_a_target_are_told_apart_by_their_names(spark: SparkSession, world: World) -> None:
     with pytest.raises(OptionError, match="'files' is the name of several"):
         EpochWriter(archive(world), RollingFileSink(str(world.second)))
+
+
+def test_a_writer_that_is_called_twice_for_a_batch_refuses_the_second_frame(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    writer = EpochWriter(archive(world))
+
+    def twice(frame: DataFrame, epoch: int) -> None:
+        writer(frame.where("id % 2 = 0"), epoch)
+        writer(frame.where("id % 2 = 1"), epoch)
+
+    with pytest.raises(StreamingQueryException, match="epoch 0 was given to this writer twice"):
+        to_checkpoint(stream(spark, world), world).foreachBatch(twice).start().awaitTermination()
+
+    assert committed(world) == set()
+    assert visible_files(world.first) == []
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "eager"])
+def test_two_writers_in_one_query_are_refused_before_its_first_epoch_is_committed(
+    spark: SparkSession, world: World, commit: str
+) -> None:
+    world.feed(1)
+    one = EpochWriter(archive(world), commit=commit)
+    other = EpochWriter(RollingFileSink(str(world.second), name="second"), commit=commit)
+
+    def both(frame: DataFrame, epoch: int) -> None:
+        one(frame, epoch)
+        other(frame, epoch)
+
+    with pytest.raises(StreamingQueryException, match="Put all sinks into one EpochWriter"):
+        to_checkpoint(stream(spark, world), world).foreachBatch(both).start().awaitTermination()
+
+    assert committed(world) == set()
+    assert visible_files(world.second) == []
+
+
+def test_columns_with_names_of_epochals_own_are_refused(spark: SparkSession, world: World) -> None:
+    world.feed(1)
+    frame = stream(spark, world).withColumnRenamed("word", "_Epochal_Bucket_0")
+
+    with pytest.raises(BadRows, match="column '_Epochal_Bucket_0': names that begin with _epochal_"):
+        EpochWriter(archive(world)).start(to_checkpoint(frame, world))
+    assert not world.checkpoint.exists()
+
+
+def test_all_rows_again_in_each_epoch_is_warned_of(
+    spark: SparkSession, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.feed(1)
+    counts = stream(spark, world).groupBy("word").count()
+    EpochWriter(archive(world)).start(to_checkpoint(counts, world, "complete")).awaitTermination()
+
+    assert "sink 'files' keeps the rows of every epoch, and the output mode complete gives all again" in caplog.messages
+
+
+def test_a_refused_start_leaves_the_checkpoint_as_it_was(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    start(spark, world, EpochWriter(archive(world))).awaitTermination()
+    shutil.rmtree(world.first)
+    world.feed(4)  # there would be something to plan
+    before = tree(world.checkpoint)
+
+    with pytest.raises(Rewound, match="the target was emptied"):
+        start(spark, world, EpochWriter(archive(world)))
+    assert tree(world.checkpoint) == before

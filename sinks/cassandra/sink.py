@@ -215,6 +215,14 @@ class CassandraSink:
         with naming(self._name):
             return self._ledger().claims().holder(lineage)
 
+    def check_output_mode(self, mode: str) -> None:
+        if self._options.mode == "accumulate" and mode != "append":
+            raise Refused(
+                f"sink {self._name!r} adds each epoch's rows to totals, and the output mode {mode} gives totals again, "
+                "so that they would be added several times. Nothing was written. Give it the single rows, with "
+                "outputMode('append'); or use mode='upsert', which replaces totals"
+            )
+
     def check_frame(self, rows: DataFrame) -> list[str]:
         from pyspark.errors import AnalysisException
 

@@ -19,7 +19,7 @@ from epochal.sinks.delta.committing import Committer, Table, last_epoch
 from epochal.sinks.delta.gate import TableState
 from epochal.sinks.delta.jvm import SparkTable
 from epochal.sinks.delta.layout import Layout
-from epochal.sinks.delta.log import LogEntry
+from epochal.sinks.delta.log import RESTORE, LogEntry
 from epochal.sinks.hadoop import session_for
 from epochal.txn.audit import Difference, Found, Scope, compare
 from epochal.txn.errors import Refused
@@ -102,6 +102,11 @@ class Auditor:
             if len(entries) > 1:
                 said = " and ".join(entry.said for entry in entries)
                 self._differences.append(Difference(f"is in the table's log {len(entries)} times: {said}", epoch))
+        for epoch, entry in sorted(history.taken_out().items()):
+            what = f"was taken out of the table by {entry.said}" + (
+                "" if entry.restored is None else f", which brought back version {entry.restored}"
+            )
+            self._differences.append(Difference(what, epoch))
         if last < scope.expected.last:
             self._differences.append(
                 Difference(f"is done, and the last epoch by the table's transaction id is {last}", scope.expected.last)
@@ -233,6 +238,26 @@ class History:
     def is_whole(self) -> bool:
         """Whether the log goes back to the table's beginning."""
         return bool(self.entries) and self.entries[0].version == 0
+
+    def taken_out(self) -> dict[int, LogEntry]:
+        """The epochs that are in the log and not in the table, each with the RESTORE that took it out.
+
+        Delta keeps its transaction ids, so that nothing else tells. A RESTORE by time does not say to which version;
+        what it did is seen by the rows.
+        """
+        at: dict[int, frozenset[int]] = {}  # version -> the epochs in the table then
+        gone: dict[int, LogEntry] = {}
+        now: frozenset[int] = frozenset()
+        epochs = {entry.version: epoch for epoch, entry in self.epochs.items()}
+        for entry in self.entries:
+            if entry.version in epochs:
+                now |= {epochs[entry.version]}
+            elif entry.operation == RESTORE and entry.restored in at:
+                before = at[entry.restored]
+                gone |= dict.fromkeys(now - before, entry)
+                now = before
+            at[entry.version] = now
+        return {epoch: entry for epoch, entry in gone.items() if epoch not in now}
 
     def seen_from(self, last: int) -> int:
         """The first epoch that would be in this log."""

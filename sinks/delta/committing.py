@@ -234,11 +234,12 @@ class Committer:
 
     def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
         table = self.spark()
-        table.understand(epoch.settings)
-        rows = table.rows([self._find(attempt, file) for file in epoch.files], epoch.schema)
+        staged = [self._find(attempt, file) for file in epoch.files]
         tag = note(attempt, epoch.offsets)
         failpoints.hit("before-log")
         try:
+            table.understand(epoch.settings)
+            rows = table.rows(staged, epoch.schema)
             if epoch.mode == "upsert":
                 table.merge(rows, epoch.keys, attempt.lineage, attempt.epoch, tag, deletes=epoch.deletes)
             else:

@@ -17,6 +17,7 @@ from epochal.sinks.delta.landed import Landed, landed
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 
+RESTORE = "RESTORE"
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
@@ -26,6 +27,7 @@ class LogEntry:
 
     version: int
     operation: str = ""
+    restored: int | None = None  # the version that RESTORE has brought back
     epoch: Landed | None = None
     transactions: dict[str, int] = field(default_factory=dict)
     added: set[str] = field(default_factory=set)
@@ -56,7 +58,7 @@ def last_part(path: str) -> str:
 def _entry(version: int, path: str, data: bytes) -> LogEntry:
     entry = LogEntry(version)
     try:
-        for line in filter(None, data.decode().splitlines()):
+        for line in filter(None, data.split(b"\n")):  # JSON may hold what Python counts as ends of lines
             for action, body in json.loads(line).items():
                 _take(entry, action, body)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -68,6 +70,9 @@ def _take(entry: LogEntry, action: str, body: Mapping[str, Any]) -> None:
     match action:
         case "commitInfo":
             entry.operation = str(body.get("operation") or "")
+            if entry.operation == RESTORE:
+                version = (body.get("operationParameters") or {}).get("version")
+                entry.restored = None if version is None else int(version)
             entry.epoch = next(landed([(entry.version, body.get("userMetadata"))]), None)
         case "txn":
             entry.transactions[str(body["appId"])] = int(body["version"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from epochal.sinks.delta.committing import Committer
+
+log = logging.getLogger("epochal")
 
 MODES = ("append", "complete", "upsert")
 RECENT = 50
@@ -165,6 +168,16 @@ class DeltaSink:
 
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
+
+    def check_output_mode(self, mode: str) -> None:
+        if mode == "complete" and self._mode == "append":
+            log.warning(
+                "sink %r keeps the rows of every epoch, and the output mode complete gives all again: "
+                "mode='complete' would replace them",
+                self._name,
+            )
+        elif mode != "complete" and self._mode == "complete":
+            log.warning("sink %r keeps the last epoch's rows only, and the output mode is %s", self._name, mode)
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         _, layout, committer = self._place()

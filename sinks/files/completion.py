@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from epochal.sinks.files.buckets import AnyBucket, TimeBucket
-from epochal.sinks.options import Faults
+from epochal.sinks.options import Faults, known_fields
 from epochal.sinks.quantities import parse_duration
 from epochal.txn.model import Attempt
 
@@ -22,6 +22,7 @@ _START = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%
 _INSTANT = timedelta(microseconds=1)
 
 
+@known_fields
 @dataclass(frozen=True, kw_only=True)
 class Complete:
     """A bucket gets its ``_SUCCESS`` when its time is over: by the query's watermark, or by the clock of the driver.

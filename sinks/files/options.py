@@ -15,6 +15,7 @@ from epochal.sinks.options import Faults
 FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")
 ENCRYPTION = ("parquet.encryption.", "parquet.crypto.")
+COMPRESSED = "mapreduce.output.fileoutputformat.compress"
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
 
 
@@ -92,13 +93,14 @@ def checked_options(
         "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
     )
     writer = _checked_writer(options, faults)
-    codec = compression or _option(writer, "compression")
+    codec = compression or _option(writer, "compression") or _option(writer, "codec")
     if format == "avro":
         _check_avro(codec, writer, faults, rolls=rolling is not None)
     if faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False") and digest:
         for fault in digesting.faults(format, writer):
             faults.add(fault)
     _check_rolling(rolling, format, codec, marker, faults)
+    _check_joinable(rolling, format, writer, faults)
     faults.done()
     return Options(
         path=path,
@@ -131,10 +133,27 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
         format_ in joined, f"format={format_!r}: parts of it cannot be joined; rolling takes {', '.join(joined)}"
     )
     faults.check(
-        format_ not in joining.BY_BYTES or codec in joining.BY_BYTES_CODECS,
+        format_ not in joining.BY_BYTES
+        or (codec.lower() if isinstance(codec, str) else codec) in joining.BY_BYTES_CODECS,
         f"compression={codec!r}: files of it cannot be joined; with rolling, {format_} takes gzip or bzip2",
     )
     faults.check(marker != "bucket", "marker='bucket': with rolling, give a Complete, which says when a bucket is")
+
+
+def _check_joinable(rolling: object, format_: object, options: Mapping[str, str], faults: Faults) -> None:
+    """What a writer's options do to files that are joined byte by byte."""
+    if rolling is None or format_ not in joining.BY_BYTES:
+        return
+    encoding = (_option(options, "encoding") or _option(options, "charset") or "").lower().replace("_", "-")
+    faults.check(
+        not encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")),
+        f"options['encoding']={encoding!r}: each file begins with a mark of its own, which would stand in the midst "
+        "of a joined one; with rolling use UTF-8",
+    )
+    faults.check(
+        _option(options, COMPRESSED) is None,
+        f"options[{COMPRESSED!r}]: with rolling give compression= instead, which is checked",
+    )
 
 
 def _check_marker(given: object, buckets: Sequence[AnyBucket], faults: Faults) -> None:
@@ -167,6 +186,10 @@ def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:
         len(set(keys)) == len(keys), f"bucket_by: {keys} names a folder twice; give a TimeBucket another name="
     )
     for key in keys:
+        faults.check(
+            not key.startswith("."),
+            f"bucket_by: a folder named {key!r} begins with a dot, so Spark would not read it; rename the column",
+        )
         faults.check(len(bucketing.escape(key).encode()) <= 100, f"bucket_by: {key!r} is too long for a folder's name")
     return tuple(given)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from epochal.sinks.options import Faults
+from epochal.sinks.options import Faults, known_fields
 from epochal.sinks.quantities import parse_duration, parse_size
 
 MERGE_BELOW = 512 * 1024  # from this size on, what is read is no slower for being in more row groups (docs/files.md)
 
 
+@known_fields
 @dataclass(frozen=True, kw_only=True)
 class Rolling:
     """A part stays open over epochs, and appears when the first of these limits is reached.

@@ -132,6 +132,12 @@ class RollingFileSink:
         check_writable(self.name, self._place()[1].target)
         return checking.faults(rows, self._options)
 
+    def check_output_mode(self, mode: str) -> None:
+        if mode == "complete":
+            log.warning(
+                "sink %r keeps the rows of every epoch, and the output mode complete gives all again", self.name
+            )
+
     def claim(self, claim: Claim, *, version: int) -> bool:
         files, layout = self._place()
         for other in claim.replaces:

@@ -119,7 +119,7 @@ def test_a_journal_kept_elsewhere_is_found_by_its_option(scene: Scene) -> None:
     (scene.checkpoint / "epochal").rename(elsewhere)
 
     assert scene.command("status").code == 2
-    assert scene.command("status", "--journal", str(elsewhere)).code == 0
+    assert str(elsewhere) in scene.command("status", "--journal", str(elsewhere)).out
 
 
 def test_what_a_start_would_refuse_is_told(scene: Scene) -> None:
@@ -129,7 +129,7 @@ def test_what_a_start_would_refuse_is_told(scene: Scene) -> None:
 
     answer = scene.command("status")
 
-    assert answer.code == 0
+    assert answer.code == 2
     assert "a start would be refused" in answer.out
     assert "the target was emptied" in answer.out
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epochal.sinks.files import RollingFileSink, from_description, published
+from epochal.sinks.files import Rolling, RollingFileSink, from_description, published
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.publishing import Work
@@ -291,3 +291,32 @@ def test_a_stream_whose_claim_was_removed_is_known_by_its_epochs(tmp_path: Path)
 
     assert sink.open("2b-other").others == {ATTEMPT.lineage: ATTEMPT.epoch}
     assert sink.open(ATTEMPT.lineage).enrolled
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"bucket_by": [".x"]}, "begins with a dot, so Spark would not read it"),
+        ({"format": "csv", "rolling": Rolling(max_rows=9), "options": {"codec": "deflate"}}, "cannot be joined"),
+        (
+            {"format": "json", "rolling": Rolling(max_rows=9), "options": {"encoding": "UTF-16"}},
+            "with rolling use UTF-8",
+        ),
+        (
+            {
+                "format": "json",
+                "rolling": Rolling(max_rows=9),
+                "options": {"mapreduce.output.fileoutputformat.compress": "true"},
+            },
+            "with rolling give compression= instead",
+        ),
+    ],
+    ids=["hidden folder", "codec by its other name", "marks of encodings", "Hadoop's compression"],
+)
+def test_what_readers_would_not_find_or_understand_is_refused(options: Any, told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        RollingFileSink("archive", **options)
+
+
+def test_a_codec_may_be_spelled_in_capitals() -> None:
+    RollingFileSink("archive", format="json", compression="GZIP", rolling=Rolling(max_rows=9))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epochal import CassandraSink, DeltaSink, EpochWriter, OptionError, RollingFileSink
+from epochal import CassandraSink, Complete, DeltaSink, EpochWriter, OptionError, Rolling, RollingFileSink
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,12 @@ from epochal import CassandraSink, DeltaSink, EpochWriter, OptionError, RollingF
 def test_a_misspelt_option_is_told_with_the_nearest_right_name(kind: Any, target: Any, wrong: str, right: str) -> None:
     with pytest.raises(OptionError, match=f"{wrong}: no such option; did you mean '{right}'"):
         kind(target, **{wrong: []})
+
+
+@pytest.mark.parametrize(("kind", "wrong", "right"), [(Rolling, "max_byte", "max_bytes"), (Complete, "dealy", "delay")])
+def test_so_it_is_for_what_options_are_made_of(kind: Any, wrong: str, right: str) -> None:
+    with pytest.raises(OptionError, match=f"{wrong}: no such option; did you mean '{right}'"):
+        kind(**{wrong: "5 min"})
 
 
 def test_a_misspelt_option_comes_with_all_other_faults() -> None:

@@ -447,6 +447,38 @@ def test_an_emptied_target_is_refused(stream: Stream) -> None:
         stream.start()
 
 
+def test_a_target_that_was_changed_and_has_nothing_yet_is_no_target_that_was_emptied(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved = DirectoryParticipant("moved", name="sink", files=stream.files)
+    stream.run(stream.start(), 0)
+    stream.start(moved)  # and no epoch comes
+    again = stream.start(moved)
+    stream.run(again, 1)
+
+    assert (stream.sink().rows(), moved.rows()) == ([0], [1])
+    assert caplog.messages == ["sink 'sink' writes to moved from now on: what was written stays in sink"]
+
+
+def test_what_begin_would_refuse_check_refuses_and_neither_writes_anything(stream: Stream) -> None:
+    stream.run(stream.start(), 0, 1)
+    stream.rewind(keep=0)
+    before = dict(stream.files.content)
+
+    for call in ("check", "begin"):
+        with pytest.raises(Rewound, match="the journal has epoch 1 as done"):
+            getattr(stream.coordinator(), call)()
+    assert stream.files.content == before
+
+
+def test_check_binds_nobody(stream: Stream) -> None:
+    stream.run(stream.start(), 0)
+    before = dict(stream.files.content)
+    stream.coordinator().check()
+
+    assert stream.files.content == before
+
+
 def test_a_batch_without_its_offsets_is_refused(stream: Stream) -> None:
     coordinator = stream.start()
 

@@ -1,0 +1,54 @@
+"""Whose a target is, by its newest claim and a journal."""
+
+from __future__ import annotations
+
+from epochal.txn.holding import displaced, stranger
+from epochal.txn.model import Claim
+from epochal.txn.records import GenerationStarted
+from epochal.txn.view import View, fold
+
+JOURNAL = "/checkpoint/epochal"
+
+
+def view(*numbers: int) -> View:
+    """A journal that has the starts of some generations."""
+    return fold(
+        GenerationStarted(
+            generation=number,
+            query="query",
+            base=0,
+            start=f"start{number}",
+            missing={},
+            incarnation=1,
+            commit="checkpoint",
+            sinks={},
+            adopted={},
+            driver={},
+            at="",
+        )
+        for number in numbers
+    )
+
+
+def claim(generation: int, start: str = "") -> Claim:
+    return Claim(
+        lineage="query", generation=generation, start=start or f"start{generation}", journal=JOURNAL, sink="sink"
+    )
+
+
+def test_a_claim_of_the_journals_own_start_is_no_strangers() -> None:
+    assert stranger(claim(2), view(1, 2), "query", JOURNAL) is None
+    assert displaced(claim(2), view(1, 2), "query", JOURNAL) is None
+
+
+def test_a_claim_whose_start_is_folded_away_may_be_old_at_a_start_but_not_while_a_driver_runs() -> None:
+    folded = view(*range(4, 40))
+
+    assert stranger(claim(2), folded, "query", JOURNAL) is None
+    told = displaced(claim(2, "of-a-copy"), folded, "query", JOURNAL)
+    assert told is not None
+    assert "this journal has no record of that start" in told
+
+
+def test_a_claim_of_a_copy_with_the_same_number_is_a_strangers() -> None:
+    assert "another start of that number" in str(displaced(claim(2, "of-a-copy"), view(1, 2), "query", JOURNAL))
