@@ -8,6 +8,7 @@ nothing. The epoch is in when the ledger says so.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ from epochal.txn.participant import Participant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+log = logging.getLogger("epochal")
 
 UNCOUNTED = {
     "upsert": "an upsert that another one has overwritten, deleted or let expire cannot be counted: only that the "
@@ -216,11 +219,19 @@ class CassandraSink:
             return self._ledger().claims().holder(lineage)
 
     def check_output_mode(self, mode: str) -> None:
-        if self._options.mode == "accumulate" and mode != "append":
+        adds = [name for name, how in self._options.totals.items() if how in ("sum", "count")]
+        if mode == "complete" and adds:
             raise Refused(
-                f"sink {self._name!r} adds each epoch's rows to totals, and the output mode {mode} gives totals again, "
-                "so that they would be added several times. Nothing was written. Give it the single rows, with "
-                "outputMode('append'); or use mode='upsert', which replaces totals"
+                f"sink {self._name!r} adds each epoch's rows to {', '.join(adds)}, and the output mode complete gives all "
+                "rows again in each epoch. Nothing was written. Give it the single rows, with outputMode('append'); or "
+                "use mode='upsert', which replaces totals"
+            )
+        if mode == "update" and adds:
+            log.warning(
+                "sink %r adds up %s: an aggregation whose output mode is update gives totals again, which would be added "
+                "several times",
+                self._name,
+                ", ".join(adds),
             )
 
     def check_frame(self, rows: DataFrame) -> list[str]:

@@ -276,3 +276,16 @@ def test_an_unreachable_cluster_is_told_by_what_its_hosts_said() -> None:
 )
 def test_totals_are_added(how: str, before: Any, more: Any, after: Any) -> None:
     assert added(how, before, more) == after
+
+
+def test_totals_that_come_again_in_each_epoch_are_refused_or_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    sums = CassandraSink("shop.totals", mode="accumulate", totals={"n": "sum", "most": "max"})
+    largest = CassandraSink("shop.totals", mode="accumulate", totals={"most": "max"})
+    for sink, mode in ((sums, "append"), (largest, "complete"), (CassandraSink("shop.orders"), "complete")):
+        sink.check_output_mode(mode)
+    assert caplog.messages == []
+
+    with pytest.raises(Refused, match=r"adds each epoch's rows to n, and the output mode complete"):
+        sums.check_output_mode("complete")
+    sums.check_output_mode("update")
+    assert "adds up n" in caplog.messages[0]
