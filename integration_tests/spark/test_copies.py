@@ -195,7 +195,7 @@ def test_a_table_that_goes_back_while_the_stream_runs_gets_no_more_epochs(spark:
     shutil.copytree(older, world.table / "_delta_log")
     world.feed(3)
 
-    with pytest.raises(Rewound, match="epoch 1 was written to .* and is not there any more"):
+    with pytest.raises(Rewound, match=r"epoch 1 was written to .* and is not there any more"):
         query.awaitTermination()
     assert visible_rows(world.table) == all_rows(1)
 

@@ -222,14 +222,14 @@ class CassandraSink:
         adds = [name for name, how in self._options.totals.items() if how in ("sum", "count")]
         if mode == "complete" and adds:
             raise Refused(
-                f"sink {self._name!r} adds each epoch's rows to {', '.join(adds)}, and the output mode complete gives all "
-                "rows again in each epoch. Nothing was written. Give it the single rows, with outputMode('append'); or "
+                f"sink {self._name!r} adds each epoch's rows to {', '.join(adds)}, and the output mode complete gives "
+                "all rows again in each epoch. Nothing was written. Give it the single rows, with outputMode('append'); or "
                 "use mode='upsert', which replaces totals"
             )
         if mode == "update" and adds:
             log.warning(
-                "sink %r adds up %s: an aggregation whose output mode is update gives totals again, which would be added "
-                "several times",
+                "sink %r adds up %s: an aggregation whose output mode is update gives totals again, which would be "
+                "added several times",
                 self._name,
                 ", ".join(adds),
             )
