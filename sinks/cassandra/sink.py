@@ -223,8 +223,8 @@ class CassandraSink:
         if mode == "complete" and adds:
             raise Refused(
                 f"sink {self._name!r} adds each epoch's rows to {', '.join(adds)}, and the output mode complete gives "
-                "all rows again in each epoch. Nothing was written. Give it the single rows, with outputMode('append'); "
-                "or use mode='upsert', which replaces totals"
+                "all rows again in each epoch. Nothing was written. Give it the single rows, with "
+                "outputMode('append'); or use mode='upsert', which replaces totals"
             )
         if mode == "update" and adds:
             log.warning(
