@@ -229,9 +229,11 @@ def test_of_two_drivers_that_write_the_same_offsets_exactly_one_is_told_so(drive
 
 @pytest.mark.matrix
 def test_with_hadoops_own_two_drivers_write_the_same_offsets(drivers: Children, tmp_path: Path) -> None:
-    one, two = raced(drivers, tmp_path / "hadoops", "off")
-
-    assert one & two, "no race was lost: is it one?"
+    for number in range(10):  # one race in two hundred, as it was measured
+        one, two = raced(drivers, tmp_path / f"hadoops-{number}", "off")
+        if one & two:
+            return
+    raise AssertionError("nobody has lost a race: is it one?")
 
 
 STARTED_LATE = """
