@@ -11,6 +11,7 @@ import hashlib
 import importlib.resources
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ CLASSES = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "epochal.LocalDiskFs",
 }
 CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
-# Spark's launcher runs this compiler by its name; it is in the jars that every Spark has.
+# A front of Janino, with which Spark compiles its queries; it is in the jars that every Spark has.
 COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 NEEDED = ("hadoop-client-api-*.jar", "slf4j-api-*.jar")
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -48,18 +49,18 @@ def local_disk_settings(given: Mapping[str, str] | None = None) -> dict[str, str
         for key, value in epochal.local_disk_settings().items():
             builder = builder.config(key, value)
 
-    `given` are class paths of your own, to be kept. For ``spark-submit`` give them as ``--conf``: ``python -m
-    epochal.spark_plugins.local_disk`` prints them so. All executors must see the jar under the same path, as those on
-    this machine do. Refused if the jar cannot be made.
+    Class paths of your own are kept: those in `given`, else those of ``spark-defaults.conf``. For ``spark-submit`` give
+    them as ``--conf``: ``python -m epochal.spark_plugins.local_disk`` prints them so. All executors must see the jar
+    under the same path, as those on this machine do. Refused if the jar cannot be made.
     """
-    jar = str(compiled())
-    paths = {key: os.pathsep.join(filter(None, [jar, (given or {}).get(key)])) for key in CLASS_PATHS}
+    jar, theirs = str(compiled()), {**_defaults(), **(given or {})}
+    paths = {key: os.pathsep.join(filter(None, [jar, theirs.get(key)])) for key in CLASS_PATHS}
     return {**CLASSES, **paths}
 
 
 def settings_for(master: str, given: Mapping[str, str]) -> dict[str, str]:
     """The same for `session`: nothing where it is switched off or cannot be, which is said once."""
-    if not wanted(master, given):
+    if not wanted(master, {**_defaults(), **given}):
         return {}
     try:
         settings = local_disk_settings(given)
@@ -134,6 +135,17 @@ def _compile(sources: Mapping[str, bytes], jars: Path, needed: list[Path], jar: 
                 archive.writestr(zipfile.ZipInfo(str(path.relative_to(folder / "classes"))), path.read_bytes())
         whole.chmod(0o644)
         os.replace(whole, jar)  # whole or not at all, whoever else does the same
+
+
+def _defaults() -> dict[str, str]:
+    """The settings of ``spark-defaults.conf``: what is given by code would take their place, not come beside them."""
+    place = os.environ.get("SPARK_CONF_DIR") or str(_spark_home() / "conf")
+    try:
+        lines = Path(place, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = (re.split(r"\s*[=\s]\s*", line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith("#"))
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
 
 def _java() -> str:

@@ -75,9 +75,32 @@ def test_class_paths_of_the_users_own_are_kept() -> None:
     assert theirs == "/opt/drivers.jar"
 
 
-@pytest.mark.parametrize("java_home", ["/nonexistent"])
-def test_without_java_it_is_refused_by_name(empty_cache: Path, monkeypatch: pytest.MonkeyPatch, java_home: str) -> None:
-    monkeypatch.setenv("JAVA_HOME", java_home)
+def test_so_are_those_of_sparks_own_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "# ours",
+        "",
+        "spark.driver.extraClassPath   /opt/one.jar",
+        "spark.executor.extraClassPath=/opt/two.jar",
+        "x",
+    ]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    settings = local_disk_settings({"spark.executor.extraClassPath": "/opt/three.jar"})
+
+    assert settings["spark.driver.extraClassPath"].endswith(f"{os.pathsep}/opt/one.jar")
+    assert settings["spark.executor.extraClassPath"].endswith(f"{os.pathsep}/opt/three.jar")
+
+
+def test_sparks_own_file_of_settings_may_turn_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.epochal.localDisk false\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+    assert local_disk.settings_for("local[2]", {}) == {}
+    assert local_disk.settings_for("local[2]", {"spark.epochal.localDisk": "true"}).keys() == SETTINGS
+
+
+def test_without_java_it_is_refused_by_name(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
 
     with pytest.raises(Refused, match="there is no Java"):
         local_disk_settings()
