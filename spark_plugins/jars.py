@@ -68,7 +68,11 @@ def cache() -> Path:
 def cache_root() -> Path:
     """Where everything is kept that is fetched once: ``EPOCHAL_CACHE``, or the user's own cache folder."""
     given = os.environ.get("EPOCHAL_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "epochal"
+    return (
+        Path(given).absolute()
+        if given
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "epochal"
+    )
 
 
 def _fetch(home: Path) -> None:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from epochal.spark_plugins.jars import cache
 from epochal.txn.errors import OptionError, Refused
+from epochal.txn.files import LocalFiles
 
 log = logging.getLogger("epochal")
 
@@ -31,6 +32,10 @@ SWITCH = "spark.epochal.localDisk"
 CLASSES = {
     "spark.hadoop.fs.file.impl": "epochal.LocalDiskFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "epochal.LocalDiskFs",
+}
+HADOOPS = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
 }
 CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
 # A front of Janino, with which Spark compiles its queries; it is in the jars that every Spark has.
@@ -60,18 +65,15 @@ def local_disk_settings(given: Mapping[str, str] | None = None) -> dict[str, str
 
 def settings_for(master: str, given: Mapping[str, str]) -> dict[str, str]:
     """The same for `session`: nothing where it is switched off or cannot be, which is said once."""
-    if not wanted(master, {**_defaults(), **given}):
-        return {}
     try:
+        if not wanted(master, {**_defaults(), **given}):
+            # A JVM that was started with it has it in every session, unless told.
+            is_there = not any(key in given for key in CLASSES) and _jvm_has_it()
+            return dict(HADOOPS) if is_there else {}
         settings = local_disk_settings(given)
+        _check_reach(settings)
     except Refused as fault:
         log.warning("local files go through Hadoop's own file system, which is slower: %s", fault)
-        return {}
-    if not _reaches_jvm():
-        log.warning(
-            "local files go through Hadoop's own file system, which is slower: the JVM runs already, without epochal's "
-            "jar. Give epochal.local_disk_settings() to what started it"
-        )
         return {}
     return settings
 
@@ -82,7 +84,7 @@ def wanted(master: str, given: Mapping[str, str]) -> bool:
     >>> wanted("local[2]", {}), wanted("spark://etl:7077", {}), wanted("local[2]", {"spark.epochal.localDisk": "false"})
     (True, False, False)
     """
-    switch = given.get(SWITCH, "true").lower()
+    switch = str(given.get(SWITCH, "true")).lower()
     if switch not in ("true", "false"):
         raise OptionError("epochal.session", [f"{SWITCH}={given[SWITCH]!r}: true or false"])
     if switch == "false" or any(key in given for key in CLASSES):
@@ -103,12 +105,15 @@ def compiled() -> Path:
         raise Refused(f"{jars} has no {' or no '.join(NEEDED)}: is SPARK_HOME right?")
     # Classes are for the Hadoop that they were compiled with.
     known = [name.encode() + text for name, text in sorted(sources.items())] + [path.name.encode() for path in needed]
-    jar = cache() / f"epochal-local-disk-{hashlib.sha256(bytes(1).join(known)).hexdigest()[:16]}.jar"
-    if not jar.exists():
-        try:
+    name = f"epochal-local-disk-{hashlib.sha256(bytes(1).join(known)).hexdigest()[:16]}.jar"
+    try:
+        jar = cache() / name
+        if not zipfile.is_zipfile(jar):  # not there, or a machine went down while it was written
             _compile(sources, jars, needed, jar)
-        except (OSError, subprocess.TimeoutExpired) as fault:
-            raise Refused(f"{jar} could not be made: {fault}") from fault
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as fault:  # RuntimeError: there is no home
+        raise Refused(f"{name} could not be made: {fault}") from fault
+    if os.pathsep in str(jar):
+        raise Refused(f"{jar} has a {os.pathsep!r} in its path, which no class path can hold: set EPOCHAL_CACHE")
     return jar
 
 
@@ -134,6 +139,7 @@ def _compile(sources: Mapping[str, bytes], jars: Path, needed: list[Path], jar: 
                 # With a fixed date: whoever compiles it gets the same bytes.
                 archive.writestr(zipfile.ZipInfo(str(path.relative_to(folder / "classes"))), path.read_bytes())
         whole.chmod(0o644)
+        LocalFiles().sync(str(whole))
         os.replace(whole, jar)  # whole or not at all, whoever else does the same
 
 
@@ -141,11 +147,12 @@ def _defaults() -> dict[str, str]:
     """The settings of ``spark-defaults.conf``: what is given by code would take their place, not come beside them."""
     place = os.environ.get("SPARK_CONF_DIR") or str(_spark_home() / "conf")
     try:
-        lines = Path(place, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    pairs = (re.split(r"\s*[=\s]\s*", line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith("#"))
-    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+        text = Path(place, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}  # as for Spark, which goes without it
+    lines = (line.strip() for line in re.sub(r"\\\n\s*", "", text).splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if not line.startswith(("#", "!")))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def _java() -> str:
@@ -163,12 +170,26 @@ def _spark_home() -> Path:
     return Path(_find_spark_home())
 
 
-def _reaches_jvm() -> bool:
-    """Whether settings can still reach the JVM, or it has the classes: it may run since before this was asked."""
+def _check_reach(settings: Mapping[str, str]) -> None:
+    """Refuse settings that cannot reach the JVM: it may run since before this was asked, or get another class path."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return True
+        if "--driver-class-path" in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+            jar = settings[CLASS_PATHS[0]]
+            raise Refused(f"PYSPARK_SUBMIT_ARGS gives the driver another class path; add {jar} to it")
+    elif not _jvm_has_it():
+        raise Refused(
+            "the JVM runs already, without epochal's jar. Give epochal.local_disk_settings() to what started it"
+        )
+
+
+def _jvm_has_it() -> bool:
+    """Whether there is a JVM that has the classes."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return False
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()

@@ -7,7 +7,9 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,8 @@ def outcome(operation: Operation, disk: Disk, folder: Path) -> list[object]:
     (folder / "full").mkdir()
     (folder / "full" / "inner").write_text("inner")
     (folder / "empty").mkdir()
+    (folder / "shared").mkdir()
+    (folder / "shared").chmod(0o2775)  # files below it get its group
     (folder / "link").symlink_to("file")
     (folder / "nowhere").symlink_to("missing")
     (folder / "to-full").symlink_to("full")
@@ -86,6 +90,9 @@ OPERATIONS: dict[str, Operation] = {
     "set permissions": lambda disk, folder: disk.set_permission(folder / "file", 0o600),
     "set permissions of a folder": lambda disk, folder: disk.set_permission(folder / "full", 0o1770),
     "set permissions by a link": lambda disk, folder: disk.set_permission(folder / "link", 0o600),
+    "set permissions of a folder of a group": lambda disk, folder: disk.set_permission(folder / "shared", 0o700),
+    "make a folder below one of a group": lambda disk, folder: disk.make_folder(folder / "shared" / "a" / "b", 0o755),
+    "make a file below one of a group": lambda disk, folder: disk.write(folder / "shared" / "new", b"x"),
     "set times": lambda disk, folder: disk.set_times(folder / "file", 1_000_000_000_000, 1_100_000_000_000),
     "append": written_then(lambda disk, folder: disk.append(folder / "new", b"er")),
     "list": lambda disk, folder: disk.entries(folder),
@@ -168,6 +175,37 @@ def test_checksums_that_were_left_behind_do_not_keep_a_file_from_its_name(spark:
 
     assert ours.read(tmp_path / "ours") == b"after"
     assert (tmp_path / ".ours.crc").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_rename_to_another_device_copies(spark: SparkSession, tmp_path: Path, overwrite: bool) -> None:
+    ours, _ = disks(spark, "FileContext")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        source, target = Path(memory, "new"), tmp_path / "target"
+        assert Path(memory).stat().st_dev != tmp_path.stat().st_dev, "is there no second device?"
+        ours.write(source, b"new")
+        if overwrite:
+            ours.write(target, b"old")
+        ours.rename(source, target, overwrite=overwrite)
+
+        assert ours.read(target) == b"new"
+        assert os.listdir(tmp_path) == ["target"]  # a copy: nobody knows whether the checksums are its own
+        assert os.listdir(memory) == []
+
+
+def test_writers_that_overwrite_each_other_leave_a_file_that_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    by_context, _ = disks(spark, "FileContext")
+    verifying, _ = disks(spark, "FileSystem")
+
+    def write(name: str) -> None:
+        for number in range(20):
+            by_context.write(tmp_path / f"{name}{number}", name.encode() * (600 + number))
+            by_context.rename(tmp_path / f"{name}{number}", tmp_path / "target", overwrite=True)
+
+    with ThreadPoolExecutor(2) as writers:
+        list(writers.map(write, ("a", "b")))
+
+    assert set(verifying.read(tmp_path / "target")) in ({ord("a")}, {ord("b")})
 
 
 def test_a_damaged_file_is_still_found_by_its_checksums(spark: SparkSession, tmp_path: Path) -> None:
@@ -263,3 +301,21 @@ def test_a_session_on_a_jvm_that_runs_without_the_jar_works_without_it_and_says_
     assert run.returncode == 0, run.stderr
     assert "rows 1" in run.stdout
     assert "the JVM runs already, without epochal's jar" in run.stderr
+
+
+SWITCHED_OFF_LATER = """
+import epochal
+
+for switch in ("true", "false"):
+    spark = epochal.session("x", master="local[1]", conf={"spark.jars": "", "spark.epochal.localDisk": switch})
+    uri, conf = spark._jvm.java.net.URI("file:///"), spark._jsc.hadoopConfiguration()
+    print(spark._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, conf).getDefaultFileSystem().getClass())
+    spark.stop()
+"""
+
+
+def test_a_later_session_of_the_same_jvm_may_turn_it_off() -> None:
+    run = subprocess.run([sys.executable, "-c", SWITCHED_OFF_LATER], capture_output=True, text=True, check=False)
+
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split("\n")[:2] == ["class epochal.LocalDiskFs", "class org.apache.hadoop.fs.local.LocalFs"]

@@ -4,10 +4,12 @@ import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
+import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.BasicFileAttributes;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSLinkResolver;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -34,6 +36,7 @@ public class LocalDisk extends RawLocalFileSystem {
     private static final LinkOption[] FOLLOW = new LinkOption[0];
     private static final LinkOption[] NO_FOLLOW = new LinkOption[] {LinkOption.NOFOLLOW_LINKS};
     private static final int PERMISSIONS = 01777;
+    private static final int OF_FOLDERS = 06000; // setuid and setgid
     private static boolean saidThatLinksFail = false;
 
     private long blockSize;
@@ -44,9 +47,14 @@ public class LocalDisk extends RawLocalFileSystem {
     }
 
     public void setPermission(Path path, FsPermission permission) throws IOException {
+        java.nio.file.Path place = this.nio(path);
         try {
-            Integer mode = Integer.valueOf(permission.toShort() & PERMISSIONS);
-            Files.setAttribute(this.nio(path), "unix:mode", mode, FOLLOW);
+            int mode = permission.toShort() & PERMISSIONS;
+            if (Files.isDirectory(place, FOLLOW)) {
+                // As chmod does it: whose group files get below a folder stays as it is.
+                mode |= ((Integer) Files.getAttribute(place, "unix:mode", FOLLOW)).intValue() & OF_FOLDERS;
+            }
+            Files.setAttribute(place, "unix:mode", Integer.valueOf(mode), FOLLOW);
         } catch (NoSuchFileException e) {
             throw missing(path);
         }
@@ -108,7 +116,11 @@ public class LocalDisk extends RawLocalFileSystem {
                 && Files.isSameFile(from, to)) {
                 throw taken(target); // a link that lay where it leads to would lead nowhere
             }
-            Files.move(from, to, new StandardCopyOption[] {StandardCopyOption.ATOMIC_MOVE});
+            try {
+                Files.move(from, to, new StandardCopyOption[] {StandardCopyOption.ATOMIC_MOVE});
+            } catch (AtomicMoveNotSupportedException e) {
+                this.moveAsHadoop(source, target, true); // to another device: by copying
+            }
             return;
         }
         try {
@@ -125,6 +137,15 @@ public class LocalDisk extends RawLocalFileSystem {
             return;
         }
         Files.deleteIfExists(from);
+    }
+
+    /** What a file is, whatever it is called; null if there is none. */
+    public Object key(Path path) throws IOException {
+        java.nio.file.Path place = this.nio(path);
+        if (!Files.exists(place, NO_FOLLOW)) {
+            return null;
+        }
+        return ((BasicFileAttributes) Files.readAttributes(place, BasicFileAttributes.class, NO_FOLLOW)).fileKey();
     }
 
     protected void link(java.nio.file.Path from, java.nio.file.Path to) throws IOException {

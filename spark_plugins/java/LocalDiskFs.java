@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.AbstractFileSystem;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
@@ -25,22 +24,29 @@ public class LocalDiskFs extends ChecksumFs {
 
     /**
      * The file first, and its checksums after it: a crash between the two leaves a file without checksums, which can be
-     * read. So checksums of what is overwritten go before, and those that somebody left without their file make way.
+     * read. So those that lie at the target go before. And if another one has overwritten the file meanwhile, nobody
+     * knows whose the checksums are: they go too.
      */
     public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
-        AbstractFileSystem raw = this.getRawFs();
-        boolean isFolder = raw.getFileLinkStatus(source).isDirectory();
+        LocalDiskRawFs raw = (LocalDiskRawFs) this.getRawFs();
+        Options.Rename[] how = overwrite ? OVERWRITE : NONE;
+        if (raw.getFileLinkStatus(source).isDirectory() || source.equals(target)) {
+            raw.rename(source, target, how);
+            return;
+        }
         Path sums = getChecksumFile(target);
-        if (overwrite && !isFolder && !source.equals(target)) {
+        Object moved = raw.key(source);
+        if (overwrite || raw.key(target) == null) {
             raw.delete(sums, false);
         }
-        raw.rename(source, target, overwrite ? OVERWRITE : NONE);
-        if (!isFolder) {
-            try {
-                raw.rename(getChecksumFile(source), sums, OVERWRITE);
-            } catch (FileNotFoundException e) {
-                raw.delete(sums, false);
-            }
+        raw.rename(source, target, how);
+        try {
+            raw.rename(getChecksumFile(source), sums, OVERWRITE);
+        } catch (FileNotFoundException e) {
+            return; // it had none
+        }
+        if (!moved.equals(raw.key(target))) {
+            raw.delete(sums, false);
         }
     }
 }

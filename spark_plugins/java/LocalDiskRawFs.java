@@ -36,6 +36,10 @@ public class LocalDiskRawFs extends DelegateToFileSystem {
         return true;
     }
 
+    Object key(Path path) throws IOException {
+        return ((LocalDisk) this.fsImpl).key(path);
+    }
+
     public void renameInternal(Path source, Path target) throws IOException {
         this.renameInternal(source, target, false);
     }

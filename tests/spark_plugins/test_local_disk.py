@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,37 @@ def test_a_session_that_cannot_have_it_starts_without_and_says_so(
     assert str(tmp_path / "cache") in line
 
 
+def test_a_path_that_no_class_path_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path / "a:b"))
+
+    with pytest.raises(Refused, match="no class path can hold"):
+        local_disk_settings()
+
+
+def test_a_relative_cache_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EPOCHAL_CACHE", "cache")
+
+    assert local_disk.compiled().is_relative_to(tmp_path / "cache")
+
+
+def test_half_a_jar_is_made_again(empty_cache: Path) -> None:
+    jar = local_disk.compiled()
+    whole = jar.read_bytes()
+    jar.write_bytes(whole[:100])
+
+    assert local_disk.compiled().read_bytes() == whole
+
+
+def test_another_class_path_for_the_driver_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-class-path /opt/x.jar pyspark-shell")
+
+    assert local_disk.settings_for("local[2]", {}) == {}
+    assert "PYSPARK_SUBMIT_ARGS gives the driver another class path" in caplog.text
+
+
 def test_sources_that_do_not_compile_leave_no_jar(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_disk, "COMPILER", "no.such.Compiler")
 
@@ -139,10 +171,11 @@ def test_sources_that_do_not_compile_leave_no_jar(empty_cache: Path, monkeypatch
         ("spark://etl.example:7077", {}, False),  # its workers have no such jar
         ("yarn", {}, False),
         ("local[*]", {"spark.epochal.localDisk": "false"}, False),
+        ("local[*]", {"spark.epochal.localDisk": False}, False),
         ("local[*]", {"spark.hadoop.fs.file.impl": "org.example.Mine"}, False),
     ],
 )
-def test_it_is_for_sessions_whose_processes_are_all_here(master: str, given: dict[str, str], wanted: bool) -> None:
+def test_it_is_for_sessions_whose_processes_are_all_here(master: str, given: dict[str, Any], wanted: bool) -> None:
     assert local_disk.wanted(master, given) is wanted
 
 
