@@ -113,6 +113,9 @@ EAGER_CHAIN = (
 )
 
 
+HADOOPS = ("--conf", "spark.epochal.localDisk=false")
+
+
 def test_the_long_chain_has_every_failpoint_but_those_that_have_chains_of_their_own() -> None:
     assert {point.partition("@")[0] for point in LONG_CHAIN} == set(failpoints.NAMES) - {*OF_CASSANDRA, *OF_ROLLING}
 
@@ -135,16 +138,18 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
     check_readers_agree(spark, world)
 
 
+# Without epochal's file system, as in sessions that are not ours; in the default suite the drivers of test_two_drivers.
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(HADOOPS, marks=pytest.mark.matrix)], ids=["epochal's disk", "Hadoop's disk"]
+)
 def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs_and_an_audit_finds_them_exact(
-    spark: SparkSession, drivers: Children, world: World
+    spark: SparkSession, drivers: Children, world: World, more: tuple[str, ...]
 ) -> None:
     def check() -> None:
         check_after_a_kill(world, eager=True)
         never_differs(world.checkpoint)
 
-    # This one with Hadoop's own file system, which sessions have that are not ours.
-    hadoops = ("--conf", "spark.epochal.localDisk=false")
-    arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest", *hadoops)
+    arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest", *more)
     files = killed_at_each(drivers, world, EAGER_CHAIN, arguments, check)
 
     check_at_the_end(world, files=files)

@@ -15,27 +15,28 @@ FILES = 3
 
 
 @pytest.mark.parametrize(
-    ("place", "why"),
+    ("place", "why", "disk"),
     [
-        ("before-write@3", "generation 2 has taken over"),  # in the second epoch: nothing is staged yet
-        ("after-stage@4", "its attempt was sealed"),  # all of it is staged
-        ("after-prepared@2", "generation 2 has taken over"),
+        ("before-write@3", "generation 2 has taken over", "true"),  # in the second epoch: nothing is staged yet
+        ("after-stage@4", "its attempt was sealed", "true"),  # all of it is staged
+        ("after-prepared@2", "generation 2 has taken over", "false"),  # with Hadoop's own file system
     ],
 )
 def test_a_driver_that_stalled_in_mid_epoch_is_fenced_out(
-    drivers: Children, world: World, place: str, why: str
+    drivers: Children, world: World, place: str, why: str, disk: str
 ) -> None:
+    conf = ("--conf", f"spark.epochal.localDisk={disk}")
     gate = world.root / "gate"
     name, _, hit = place.partition("@")
     world.feed(FILES)
-    stalled = drivers.start(world.root, points=f"{name}=pause:{gate}@{hit}")
+    stalled = drivers.start(world.root, *conf, points=f"{name}=pause:{gate}@{hit}")
     stalled.wait_for(gate)
     after_stalling = committed(world)
-    second = drivers.run(world.root)
+    second = drivers.run(world.root, *conf)
     check_at_the_end(world, files=FILES)
     gate.unlink()
     first = stalled.wait()
-    third = drivers.run(world.root)
+    third = drivers.run(world.root, *conf)
 
     assert after_stalling == {0}
     assert second.ending is Ending.DONE, second.output
