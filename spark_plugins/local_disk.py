@@ -172,9 +172,7 @@ def _spark_home() -> Path:
 
 def _check_reach(settings: Mapping[str, str]) -> None:
     """Refuse settings that cannot reach the JVM: it may run since before this was asked, or get another class path."""
-    from pyspark import SparkContext
-
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not _jvm_runs():
         if "--driver-class-path" in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
             jar = settings[CLASS_PATHS[0]]
             raise Refused(f"PYSPARK_SUBMIT_ARGS gives the driver another class path; add {jar} to it")
@@ -184,11 +182,18 @@ def _check_reach(settings: Mapping[str, str]) -> None:
         )
 
 
+def _jvm_runs() -> bool:
+    """Whether there is a JVM already: this process's own, or spark-submit's."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _jvm_has_it() -> bool:
     """Whether there is a JVM that has the classes."""
     from pyspark import SparkContext
 
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not _jvm_runs():
         return False
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
