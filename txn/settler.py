@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from epochal.txn.coordinator import Coordinator, Ran, Rows
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator, Rows
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 
 log = logging.getLogger("epochal")
@@ -73,7 +74,7 @@ class Settler(Generic[Rows]):
         """There may be something to settle."""
         self._wake.set()
 
-    def run(self, epoch: int, rows: Rows) -> Ran:
+    def run(self, epoch: int, rows: Rows) -> BatchOutcome:
         """Stage an epoch, once at most `max_pending` epochs would be waiting with it."""
         self._raise_failure()
         with self._lock:
@@ -81,14 +82,14 @@ class Settler(Generic[Rows]):
             failures = 0
             while True:
                 try:
-                    ran = self.coordinator.run(epoch, rows)
+                    outcome = self.coordinator.run(epoch, rows)
                 except StoreAway as away:
                     failures += 1
                     self._log_held(StoreAway(f"epoch {epoch} is not staged yet: {away}"))
                     self._wait(failures, away)
                     continue
                 self._log_resumed()
-                return ran
+                return outcome
 
     def settle(self, timeout: float | None = None) -> None:
         """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
