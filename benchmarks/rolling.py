@@ -42,7 +42,7 @@ from benchmarks.flink.pace import Paced
 from benchmarks.measure import note, timed
 from benchmarks.streams import SCHEMA, Stream
 from epochal import EpochWriter, Rolling, RollingFileSink
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage.hadoop import resolve
 from epochal.testing import servers
 from epochal.txn.coordinator import Coordinator
 

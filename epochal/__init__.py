@@ -31,7 +31,7 @@ from epochal.txn.participant import Participant
 if TYPE_CHECKING:
     from epochal.sinks.cassandra import CassandraSink
     from epochal.sinks.delta import DeltaSink
-    from epochal.sinks.delta.history import epoch_version
+    from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
@@ -86,7 +86,7 @@ _HOMES = {
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
     "delta_settings": "epochal.spark_plugins.jars",
-    "epoch_version": "epochal.sinks.delta.history",
+    "epoch_version": "epochal.sinks.delta.reading",
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "session": "epochal.spark_plugins.session",

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.options import Faults, nearest
-from epochal.sinks.texts import parse_bool, parse_int, parse_names
+from epochal.sinks.config.options import Faults, nearest
+from epochal.sinks.config.texts import parse_bool, parse_int, parse_names
 from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.errors import OptionError
 from epochal.txn.participant import Participant

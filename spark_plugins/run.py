@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from epochal._version import __version__
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage.hadoop import resolve
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint

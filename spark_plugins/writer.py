@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
+from epochal.sinks.config.options import Faults, known_options
 from epochal.sinks.dead_letters import with_dead_letters
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.hadoop_errors import chain, in_short
-from epochal.sinks.options import Faults, known_options
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of

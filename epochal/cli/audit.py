@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
-from epochal.sinks.hadoop import start_on_demand
+from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
 from epochal.txn.audit import Difference, Found, Judgement, Scope, Verdict, expected, judge
 from epochal.txn.model import NO_EPOCH, Json

@@ -14,8 +14,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
-from epochal.sinks import webhdfs
-from epochal.sinks.hadoop import resolve, start_on_demand
+from epochal.sinks.storage import webhdfs
+from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.coordinator import current_journal
 from epochal.txn.errors import Refused

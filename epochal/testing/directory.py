@@ -5,7 +5,7 @@ files: this participant hides no mistake of the protocol. Layout::
 
     target/000000000042.000003.LINEAGE           published: one JSON value a line
     target/_staged/LINEAGE/000000000042.000003
-    target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.enrolment`)
+    target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.storage.register`)
 
 The first line of a file says which start of which lineage wrote it, and from which source offsets.
 """
@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from epochal.sinks.enrolment import Register
+from epochal.sinks.storage.register import Register
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost, OptionError, Refused, Rewound, TwoJournals
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep

@@ -15,8 +15,8 @@ from cassandra.cluster import Cluster
 
 from epochal import CassandraSink, EpochWriter
 from epochal.sinks.cassandra import from_description
-from epochal.sinks.cassandra.endpoint import PASSWORD, USER
-from epochal.sinks.trust import HOSTS, trusting
+from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER
+from epochal.sinks.config.trust import HOSTS, trusting
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster
 from epochal.txn.errors import Refused

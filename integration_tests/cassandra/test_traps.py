@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from epochal import BadRows, FencedOut, Refused
-from epochal.sinks.cassandra import ledger, limits
-from epochal.sinks.cassandra.connection import connect
+from epochal.sinks.cassandra import ledger
+from epochal.sinks.cassandra.cluster import limits
+from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.sink import CassandraSink
 from epochal.testing.contract import claim_for

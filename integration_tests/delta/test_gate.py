@@ -166,7 +166,7 @@ def test_a_session_without_deltas_code_is_told_what_to_do(
 ) -> None:
     make(spark, tmp_path / "table", "id bigint NOT NULL, word string")
     missing: Callable[[object], bool] = lambda _: False  # noqa: E731
-    monkeypatch.setattr("epochal.sinks.delta.jvm._has_delta", missing)
+    monkeypatch.setattr("epochal.sinks.delta.table.jvm._has_delta", missing)
 
     with pytest.raises(Refused, match=r"epochal\.session"):
         write(DeltaSink(str(tmp_path / "table"), mode="upsert", keys=["id"]), 0, numbers(spark, 1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal
-from epochal.sinks.webhdfs import ADDRESS
+from epochal.sinks.storage.webhdfs import ADDRESS
 from epochal.txn import failpoints
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows

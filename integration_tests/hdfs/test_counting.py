@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal
-from epochal.sinks.files.columnar import Columnar
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.files.formats.columnar import Columnar
+from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.files import join
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.epochs import publish_frame

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal.sinks.hadoop import HadoopFiles
-from epochal.sinks.webhdfs import ADDRESS, WebHdfsFiles
+from epochal.sinks.storage.hadoop import HadoopFiles
+from epochal.sinks.storage.webhdfs import ADDRESS, WebHdfsFiles
 from epochal.testing import servers
 from epochal.txn.files import Entry, Files
 from integration_tests.hdfs.remote import Remote

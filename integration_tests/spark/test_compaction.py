@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import epochal
-from epochal.sinks.files.avro import SOURCE
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.compaction.joiners import Joiners
+from epochal.sinks.files.formats.avro import SOURCE
 from epochal.sinks.files.layout import Layout, ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.sessions import set_for
+from epochal.sinks.spark.sessions import set_for
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import rows_in, visible_files, visible_rows

@@ -134,7 +134,8 @@ def test_rows_that_executors_wrote_elsewhere_are_missed(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a cluster whose nodes have disks of their own under the same path.
-    monkeypatch.setattr("epochal.sinks.files.writing.spark_path", lambda path: f"file:{world.root}/elsewhere{path}")
+    elsewhere = f"file:{world.root}/elsewhere"
+    monkeypatch.setattr("epochal.sinks.files.stage.writing.spark_path", lambda path: elsewhere + path)
     world.feed(2)
     query = start(spark, world, EpochWriter(archive(world)))
 

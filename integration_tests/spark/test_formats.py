@@ -12,7 +12,7 @@ import pytest
 
 import epochal
 from epochal import EpochWriter, Rolling, RollingFileSink
-from epochal.sinks.files.joining import source_of
+from epochal.sinks.files.formats.joining import source_of
 from integration_tests.spark.checks import published_by_manifest, visible_files
 from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.world import World, put_table

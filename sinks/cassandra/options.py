@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epochal.sinks.cassandra.endpoint import Endpoint
-from epochal.sinks.cassandra.limits import LONGEST_TTL
-from epochal.sinks.options import Faults
+from epochal.sinks.cassandra.cluster.endpoint import Endpoint
+from epochal.sinks.cassandra.cluster.limits import LONGEST_TTL
+from epochal.sinks.config.options import Faults
 
 MODES = ("upsert", "accumulate")
 NULLS = ("tombstone", "unset")

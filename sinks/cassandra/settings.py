@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.sinks.cassandra.sink import CassandraSink
-from epochal.sinks.texts import parse_bool, parse_int, parse_names
+from epochal.sinks.config.texts import parse_bool, parse_int, parse_names
 
 
 def _duration(text: str) -> int | str:

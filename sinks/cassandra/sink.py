@@ -13,28 +13,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks import write_counts
-from epochal.sinks.cassandra import job as jobs
-from epochal.sinks.cassandra import staging
-from epochal.sinks.cassandra.committing import Committer, home_of, uri
-from epochal.sinks.cassandra.connection import Connection, connect
-from epochal.sinks.cassandra.endpoint import Endpoint
-from epochal.sinks.cassandra.faults import naming
+from epochal.sinks.cassandra import audit
+from epochal.sinks.cassandra.cluster.connection import Connection, connect
+from epochal.sinks.cassandra.cluster.endpoint import Endpoint
+from epochal.sinks.cassandra.cluster.faults import naming
+from epochal.sinks.cassandra.commit import job as jobs
+from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch
+from epochal.sinks.cassandra.layout import home_of
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.options import Options, check_endpoint, check_rows, seconds, split_table
-from epochal.sinks.cassandra.rows import ERROR, Shape
-from epochal.sinks.cassandra.shaping import faults_of, shape_of
+from epochal.sinks.cassandra.stage import frames
+from epochal.sinks.cassandra.stage.rows import ERROR, Shape
+from epochal.sinks.cassandra.stage.shaping import faults_of, shape_of
 from epochal.sinks.cassandra.table import Table, read
-from epochal.sinks.enrolment import safe_name
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.options import Faults, known_options, nearest
-from epochal.sinks.reasons import reason_of
+from epochal.sinks.config.options import Faults, known_options, nearest
+from epochal.sinks.spark import write_counts
+from epochal.sinks.spark.reasons import reason_of
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.register import safe_name
 from epochal.txn import failpoints
-from epochal.txn.audit import Difference, Found, Scope
+from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import JoiningFiles, join
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
@@ -42,14 +45,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("epochal")
-
-UNCOUNTED = {
-    "upsert": "an upsert that another one has overwritten, deleted or let expire cannot be counted: only that the "
-    "ledger has the last epoch was looked at",
-    "accumulate": "totals do not tell which rows they were added up from: only that the ledger has the last epoch was "
-    "looked at",
-}
-
 
 # What an epoch adds to a total. If it is no more than this, totals are not read while it is staged: those of larger
 # epochs were, and half of a column's range was left for some 2^30 small ones.
@@ -273,11 +268,11 @@ class CassandraSink:
             frame = self._accepted(frame, shape) if self._letters is not None else frame
             frame = self._written(frame, table)
             if tall:
-                frame = frame.observe(peaks, *staging.extremes(tall))
-            sorted_frame = staging.by_key(self._beside(frame), shape, self._tasks(rows.sparkSession))
-            encoded = staging.encoded(sorted_frame, shape)
-            place = uri(folder)
-            wrote = write_counts.counted(rows.sparkSession, place, lambda: staging.write(encoded, place))
+                frame = frame.observe(peaks, *frames.extremes(tall))
+            sorted_frame = frames.by_key(self._beside(frame), shape, self._tasks(rows.sparkSession))
+            encoded = frames.encoded(sorted_frame, shape)
+            place = spark_path(folder)
+            wrote = write_counts.counted(rows.sparkSession, place, lambda: frames.write(encoded, place))
         except PySparkException as fault:
             reason = reason_of(fault)
             if "No module named 'epochal" in str(fault):
@@ -291,9 +286,9 @@ class CassandraSink:
                 f"sink {self._name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
             ) from fault
         failpoints.hit("after-write")
-        listed = staging.listed(files, folder) if wrote.rows else {}
+        listed = frames.listed(files, folder) if wrote.rows else {}
         whole = wrote.fits(listed.values())
-        found = staging.measured(rows.sparkSession, folder, listed) if whole else ()
+        found = frames.measured(rows.sparkSession, folder, listed) if whole else ()
         if not whole or wrote.rows != sum(count for _, _, count in found):
             raise Refused(
                 f"sink {self._name!r}: not all rows that Spark wrote to {folder} are there. Do "
@@ -335,14 +330,7 @@ class CassandraSink:
         """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
         with naming(self._name):
             own = self._ledger().read().standings.get(scope.lineage)
-        last = own.epoch if own else NO_EPOCH
-        differences, unproven = [], [UNCOUNTED[self._options.mode]]
-        if last < scope.expected.last:
-            what = f"is done, and the last epoch in {self._keyspace}.epochal_streams is {last if last >= 0 else 'none'}"
-            differences.append(Difference(what, scope.expected.last))
-        elif last > scope.expected.through:
-            unproven.append(f"epoch {last} is in the ledger and not done in the journal: it is under way")
-        return Found(differences=tuple(differences), unproven=tuple(unproven))
+        return audit.audited(scope, own, keyspace=self._keyspace, mode=self._options.mode)
 
     def leftovers(self, lineage: str) -> list[Attempt]:
         files, home = self._place()
@@ -361,16 +349,16 @@ class CassandraSink:
         return judged.where(judged[ERROR].isNull()).select(*_quoted(rows.columns))
 
     def _judged(self, rows: DataFrame, shape: Shape) -> DataFrame:
-        sorted_frame = staging.by_key(self._beside(rows), shape, self._tasks(rows.sparkSession))
-        return staging.with_errors(sorted_frame, shape)
+        sorted_frame = frames.by_key(self._beside(rows), shape, self._tasks(rows.sparkSession))
+        return frames.with_errors(sorted_frame, shape)
 
     def _beside(self, frame: DataFrame) -> DataFrame:
         options = self._options
-        return staging.beside(frame, options.order_by, options.delete_when, options.expires_at)
+        return frames.beside(frame, options.order_by, options.delete_when, options.expires_at)
 
     def _written(self, frame: DataFrame, table: Table) -> DataFrame:
         if self._options.mode == "accumulate":
-            return staging.totalled(frame, table.key, self._options.totals)
+            return frames.totalled(frame, table.key, self._options.totals)
         return frame
 
     def _place(self) -> tuple[JoiningFiles, str]:
@@ -425,13 +413,12 @@ class CassandraSink:
 def from_description(description: Mapping[str, Json]) -> CassandraSink:
     """A sink that can commit and abort what a journal describes. Secrets come from the environment, if at all."""
     given: dict[str, Any] = dict(description)
-    staging_place = str(given["staging"])
     sink = CassandraSink(
         str(given["table"]),
         name=str(given["name"]),
         mode=str(given["mode"]),
         totals=given["totals"],
-        staging=f"file:{staging_place}" if staging_place.startswith("/") else staging_place,
+        staging=spark_path(str(given["staging"])),
         **{
             key: given[key]
             for key in (
@@ -453,6 +440,6 @@ def _above(path: str) -> str:
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
-    from epochal.sinks.values import quoted
+    from epochal.sinks.spark.values import quoted
 
     return [quoted(name) for name in names]

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.cassandra import cql
-from epochal.sinks.cassandra.connection import Connection
-from epochal.sinks.cassandra.cql import Cql
-from epochal.sinks.cassandra.faults import translated
+from epochal.sinks.cassandra.cluster import cql
+from epochal.sinks.cassandra.cluster.connection import Connection
+from epochal.sinks.cassandra.cluster.cql import Cql
+from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.options import Options
-from epochal.sinks.options import nearest
+from epochal.sinks.config.options import nearest
 from epochal.txn.errors import Refused
 
 # Which types of Spark a column takes. Nothing that could lose a digit: a cast is the user's to write.

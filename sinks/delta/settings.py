@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from epochal.sinks.config.texts import parse_bool, parse_names
 from epochal.sinks.delta.sink import DeltaSink
-from epochal.sinks.texts import parse_bool, parse_names
 
 PARSERS: Mapping[str, Callable[[str], object]] = {
     "path": str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,19 +9,21 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.delta import staging
-from epochal.sinks.delta.checking import unusable
-from epochal.sinks.delta.gate import TableState, closed, creatable
+from epochal.sinks.config.options import known_options, nearest
 from epochal.sinks.delta.handle import StagedEpoch
-from epochal.sinks.delta.jvm import DELETED
-from epochal.sinks.delta.landed import landed
 from epochal.sinks.delta.layout import LOG, Layout
-from epochal.sinks.delta.schema import fit, nullable, unmakable
-from epochal.sinks.delta.writing import Writing
-from epochal.sinks.enrolment import Register
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.options import Faults, known_options, nearest
-from epochal.sinks.targets import check_writable
+from epochal.sinks.delta.options import checked_options
+from epochal.sinks.delta.stage import frames
+from epochal.sinks.delta.stage.checking import unusable
+from epochal.sinks.delta.stage.writing import Writing
+from epochal.sinks.delta.table.gate import TableState, closed, creatable
+from epochal.sinks.delta.table.jvm import DELETED
+from epochal.sinks.delta.table.landed import landed
+from epochal.sinks.delta.table.schema import fit, nullable, unmakable
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
@@ -32,11 +33,10 @@ from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Ou
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from epochal.sinks.delta.committing import Committer
+    from epochal.sinks.delta.commit import Committer
 
 log = logging.getLogger("epochal")
 
-MODES = ("append", "complete", "upsert")
 RECENT = 50
 
 
@@ -70,37 +70,24 @@ class DeltaSink:
         drop: Sequence[str] = (),
         digest: bool = False,
     ) -> None:
-        faults = Faults(f"DeltaSink({path!r})")
-        installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
-        faults.check(installed, "Delta's packages are not installed: pip install 'epochal[delta]'")
-        faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
-        faults.one_of("mode", mode, MODES)
-        faults.sink_name(name)
-        self._partition_by = faults.column_names("partition_by", partition_by)
-        self._keys = faults.column_names("keys", keys)
-        self._order_by = faults.column_names("order_by", order_by)
-        self._drop = faults.column_names("drop", drop)
-        self._properties = _texts("properties", properties, faults)
-        if evolve is not None:
-            faults.one_of("evolve", evolve, ("add_columns",))
-        faults.check(
-            delete_when is None or (isinstance(delete_when, str) and delete_when.strip() != ""),
-            f"delete_when={delete_when!r}: a SQL condition, such as \"op = 'D'\"",
+        options = checked_options(
+            path,
+            mode=mode,
+            name=name,
+            partition_by=partition_by,
+            properties=properties,
+            evolve=evolve,
+            keys=keys,
+            order_by=order_by,
+            delete_when=delete_when,
+            drop=drop,
+            digest=digest,
         )
-        if mode == "upsert":
-            faults.check(bool(self._keys), "keys: an upsert needs them, such as keys=['order_id']")
-            faults.check(evolve is None, "evolve: not for an upsert")
-        else:
-            for option, value in (("keys", keys), ("order_by", order_by), ("delete_when", delete_when), ("drop", drop)):
-                faults.check(not value, f"{option}: only for mode='upsert'")
-        faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False")
-        faults.check(
-            not (digest and mode == "upsert"),
-            "digest=True: not for an upsert, whose rows may be updated or deleted by any later epoch",
-        )
-        for key in self._keys:
-            faults.check(key not in self._drop, f"drop: {key!r} is a key")
-        faults.done()
+        self._partition_by = options.partition_by
+        self._keys = options.keys
+        self._order_by = options.order_by
+        self._drop = options.drop
+        self._properties = options.properties
         self._given_path = path
         self._mode = mode
         self._name = name
@@ -126,7 +113,7 @@ class DeltaSink:
         }
 
     def open(self, lineage: str) -> Memory:
-        from epochal.sinks.delta.committing import HISTORY, last_epoch
+        from epochal.sinks.delta.commit import HISTORY, last_epoch
 
         files, layout, committer = self._place()
         register = self._register.read()
@@ -211,9 +198,9 @@ class DeltaSink:
             self._place()[2].spark(rows.sparkSession)  # now: once the epoch is decided it would be too late to refuse
         frame = rows
         if self._mode == "upsert":
-            frame = staging.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
+            frame = frames.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
         if not native:
-            frame = staging.checked(frame, state)
+            frame = frames.checked(frame, state)
         staged_schema = nullable(schema)
         if self._delete_when:
             deleted = {"name": DELETED, "type": "boolean", "nullable": True, "metadata": {}}
@@ -232,7 +219,7 @@ class DeltaSink:
             add_columns=bool(new),
             keys=self._keys,
             deletes=self._delete_when is not None,
-            settings=staging.settings_of(rows.sparkSession),
+            settings=frames.settings_of(rows.sparkSession),
         )
         return Staged(epoch.handle(), tally.rows, digest=tally.digest)
 
@@ -256,7 +243,7 @@ class DeltaSink:
         files.delete(layout.attempt(attempt))
 
     def audit(self, scope: Scope) -> Found:
-        from epochal.sinks.delta.auditing import Auditor
+        from epochal.sinks.delta.audit.auditor import Auditor
 
         files, layout, committer = self._place()
         return Auditor(files, layout, committer, self._mode).audit(scope)
@@ -268,7 +255,7 @@ class DeltaSink:
 
     def _place(self) -> tuple[JoiningFiles, Layout, Committer]:
         """The file system and the full path, found when first needed: only then is there a session."""
-        from epochal.sinks.delta.committing import Committer
+        from epochal.sinks.delta.commit import Committer
 
         if self._bound is None:
             files, target = resolve(self._given_path)
@@ -343,15 +330,6 @@ def from_description(description: Mapping[str, Json]) -> DeltaSink:
     """A sink that can commit and abort what a journal describes. Its target is a full path already."""
     target, keys = str(description["target"]), description["keys"]
     assert isinstance(keys, list)
-    path = f"file:{target}" if target.startswith("/") else target
+    path = spark_path(target)
     mode = str(description["mode"])
     return DeltaSink(path, mode=mode, name=str(description["name"]), keys=[str(key) for key in keys])
-
-
-def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
-        faults.add(f"{option}: a dictionary of texts, such as {{'delta.appendOnly': 'true'}}")
-        return {}
-    return dict(given)

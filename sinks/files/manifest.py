@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from epochal.sinks.enrolment import Lineages, lineage_from
 from epochal.sinks.files.layout import Layout, visible
+from epochal.sinks.storage.register import Lineages, lineage_from
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, identity_of, join
 from epochal.txn.model import NO_EPOCH, Attempt, Json, Memory

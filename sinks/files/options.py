@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from epochal.sinks.files import avro, digesting, joining
-from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
-from epochal.sinks.files.completion import Complete
-from epochal.sinks.files.rolling import Rolling
-from epochal.sinks.options import Faults
+from epochal.sinks.config.options import Faults
+from epochal.sinks.files.formats import avro, digesting, joining
+from epochal.sinks.files.policies import buckets as bucketing
+from epochal.sinks.files.policies.buckets import AnyBucket, Bucket, TimeBucket, folder_of
+from epochal.sinks.files.policies.completion import Complete
+from epochal.sinks.files.policies.rolling import Rolling
 
 FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
 MARKERS = ("none", "epoch", "bucket")

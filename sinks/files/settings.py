@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from epochal.sinks.files.buckets import UNITS, TimeBucket
-from epochal.sinks.files.completion import Complete
-from epochal.sinks.files.rolling import Rolling
+from epochal.sinks.config.texts import parse_bool, parse_int
+from epochal.sinks.files.policies.buckets import UNITS, TimeBucket
+from epochal.sinks.files.policies.completion import Complete
+from epochal.sinks.files.policies.rolling import Rolling
 from epochal.sinks.files.sink import RollingFileSink
-from epochal.sinks.texts import parse_bool, parse_int
 from epochal.txn.errors import OptionError
 
 _TIME = re.compile(rf"({'|'.join(UNITS)})\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\)")

@@ -1,7 +1,7 @@
 """Rolling files: an epoch's files are staged by Spark's own writer and published by rename.
 
-Stage writes below ``_epochal/``, which readers pass over (`writing`), and records each file's length; commit renames
-(`publishing`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
+Stage writes below ``_epochal/``, which readers pass over (`stage`), and records each file's length; commit renames
+(`commit`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
 decided while the epoch is staged (`rolling`) and recorded with it.
 """
 
@@ -14,24 +14,28 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from epochal.sinks.enrolment import Register
-from epochal.sinks.files import checking, completion, foreign, joining, kept, manifest, rolling
-from epochal.sinks.files.announcing import Announcer
-from epochal.sinks.files.auditing import Auditor
-from epochal.sinks.files.buckets import AnyBucket
-from epochal.sinks.files.closing import Closer
-from epochal.sinks.files.completion import Complete, Marks
-from epochal.sinks.files.joining import spark_path
-from epochal.sinks.files.kept import Kept
+from epochal.sinks.config.options import known_options
+from epochal.sinks.files import manifest, state
+from epochal.sinks.files.audit.auditor import Auditor
+from epochal.sinks.files.commit import Publisher, check_predecessor
+from epochal.sinks.files.formats import joining
+from epochal.sinks.files.handle import Move, Work
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.manifest import Told
 from epochal.sinks.files.options import checked_options
-from epochal.sinks.files.publishing import Move, Publisher, Work, check_predecessor
-from epochal.sinks.files.rolling import Piece, Plan, Rolling
-from epochal.sinks.files.writing import Writing
-from epochal.sinks.hadoop import resolve, session_for
-from epochal.sinks.options import known_options
-from epochal.sinks.targets import check_writable
+from epochal.sinks.files.policies import completion, rolling
+from epochal.sinks.files.policies.buckets import AnyBucket
+from epochal.sinks.files.policies.completion import Complete, Marks
+from epochal.sinks.files.policies.rolling import Piece, Plan, Rolling
+from epochal.sinks.files.stage import checking, foreign
+from epochal.sinks.files.stage.announcing import Announcer
+from epochal.sinks.files.stage.closing import Closer
+from epochal.sinks.files.stage.writing import Writing
+from epochal.sinks.files.state import Kept
+from epochal.sinks.storage.hadoop import resolve, session_for
+from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import Refused
 from epochal.txn.files import JoiningFiles
@@ -186,7 +190,7 @@ class RollingFileSink:
 
     def recall(self, kept_before: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
         if kept_before is not self._recalled:
-            self._recalled, self._kept = kept_before, kept.decode(kept_before)
+            self._recalled, self._kept = kept_before, state.decode(kept_before)
         clocks = [handle.body.get("clock") for handle in earlier]
         # A replay goes by the time at which the epoch was first staged, so that it closes the same parts.
         self._clock_before = min((clock for clock in clocks if isinstance(clock, float)), default=None)
@@ -221,7 +225,7 @@ class RollingFileSink:
         return self._roll(attempt, plan, marks, clock, session, frozenset(), Told())
 
     def open_parts(self, kept_now: Mapping[str, Json]) -> list[OpenPart]:
-        parts = rolling.open_parts(kept.decode(kept_now).pieces)
+        parts = rolling.open_parts(state.decode(kept_now).pieces)
         return [
             OpenPart(
                 bucket=part[0].bucket.rstrip("/"),
@@ -278,8 +282,8 @@ class RollingFileSink:
         files, layout = self._place()
         whole = Announcer(files, layout, attempt, self._options.marker).announce(work, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
-        now = kept.encode(replace(after, awaited=marks.awaited))
-        changes = kept.changes(self._recalled, now)
+        now = state.encode(replace(after, awaited=marks.awaited))
+        changes = state.changes(self._recalled, now)
         return Staged(Handle(HANDLE_VERSION, body), work.told.rows, changes=changes, digest=work.told.digest)
 
     def _awaits(self, what: str) -> bool:

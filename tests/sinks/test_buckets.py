@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.sinks.files.buckets import EMPTY, LIMIT, NULL, TimeBucket, escape, folder_name, survives
-from epochal.sinks.values import EXACT, Value, decode
+from epochal.sinks.files.policies.buckets import EMPTY, LIMIT, NULL, TimeBucket, escape, folder_name, survives
+from epochal.sinks.spark.values import EXACT, Value, decode
 from epochal.txn.errors import OptionError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
-from epochal.sinks.cassandra.register import Register, Standing
+from epochal.sinks.cassandra.standing import Register, Standing
 from epochal.txn.audit import Expected, Found, Scope, Verdict, judge
 from epochal.txn.tallies import Tally
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from epochal import CassandraSink
-from epochal.sinks import trust
-from epochal.sinks.cassandra import connection, from_description
-from epochal.sinks.cassandra.endpoint import CA_FILE, PASSWORD, TLS, USER, Endpoint
+from epochal.sinks.cassandra import from_description
+from epochal.sinks.cassandra.cluster import connection
+from epochal.sinks.cassandra.cluster.endpoint import CA_FILE, PASSWORD, TLS, USER, Endpoint
+from epochal.sinks.config import trust
 from epochal.txn.errors import Refused, StoreAway
 
 SECRET = "hunter2"  # it is to be looked for

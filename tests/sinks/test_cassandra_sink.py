@@ -12,15 +12,15 @@ from cassandra import DriverException, InvalidRequest, OperationTimedOut, Unavai
 from cassandra.cluster import NoHostAvailable
 
 from epochal import CassandraSink, OptionError, RollingFileSink
-from epochal.sinks.cassandra.cql import parse
-from epochal.sinks.cassandra.endpoint import PASSWORD, USER, Endpoint
-from epochal.sinks.cassandra.faults import brief, is_away
+from epochal.sinks.cassandra.cluster.cql import parse
+from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
+from epochal.sinks.cassandra.cluster.faults import brief, is_away
+from epochal.sinks.cassandra.commit.statements import adding, plan
+from epochal.sinks.cassandra.commit.totals import added
+from epochal.sinks.cassandra.commit.writer import Pipe
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.options import seconds
-from epochal.sinks.cassandra.statements import adding, plan
 from epochal.sinks.cassandra.table import Table, misfits, unsortable
-from epochal.sinks.cassandra.totals import added
-from epochal.sinks.cassandra.writing import Pipe
 from epochal.txn.errors import Refused, StoreAway
 from epochal.txn.model import Attempt
 

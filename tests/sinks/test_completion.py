@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from epochal import Complete, Rolling, RollingFileSink, TimeBucket
 from epochal.sinks.files import settings
-from epochal.sinks.files.completion import Marks, ends_at, marker, next_version
-from epochal.sinks.files.rolling import Piece, plan
+from epochal.sinks.files.policies.completion import Marks, ends_at, marker, next_version
+from epochal.sinks.files.policies.rolling import Piece, plan
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Attempt, Handle
 

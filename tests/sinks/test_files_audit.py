@@ -9,7 +9,7 @@ import pytest
 
 from epochal import OptionError
 from epochal.sinks.files import PublishedEpoch, RollingFileSink, from_description
-from epochal.sinks.files.digesting import format_of
+from epochal.sinks.files.formats.digesting import format_of
 from epochal.sinks.files.layout import Layout
 from epochal.txn.audit import Expected, Found, Scope
 from epochal.txn.model import Attempt

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from epochal.sinks.files.commit import Publisher
+from epochal.sinks.files.handle import Join, Work
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
-from epochal.sinks.files.publishing import Join, Publisher, Work
 from epochal.txn.errors import DataLost, TwoJournals
 from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.model import Attempt, Outcome

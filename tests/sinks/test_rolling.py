@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Rolling, RollingFileSink
-from epochal.sinks.files import kept
-from epochal.sinks.files.kept import Kept
-from epochal.sinks.files.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files import state
+from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files.state import Kept
 from epochal.txn.errors import JournalCorrupt, OptionError
 
 SHAPE = "json 0123456789abcdef"
@@ -171,7 +171,7 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
         for p in pieces
     ]
     before = Kept("/target", tuple(alike), {SHAPE: b"a,b\n"}, {"day=1/": 86_400.0})
-    after = kept.decode(kept.encode(before))
+    after = state.decode(state.encode(before))
 
     assert sorted(after.pieces, key=lambda p: p.order) == sorted(alike, key=lambda p: p.order)
     assert after.awaited == before.awaited
@@ -180,15 +180,15 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
 
 @given(PIECES, PIECES)
 def test_the_changes_lead_from_one_to_the_other(before: list[Piece], after: list[Piece]) -> None:
-    one, other = (kept.encode(Kept("/target", tuple(pieces))) for pieces in (before, after))
-    changed = {**one, **kept.changes(one, other)}
+    one, other = (state.encode(Kept("/target", tuple(pieces))) for pieces in (before, after))
+    changed = {**one, **state.changes(one, other)}
 
     assert {key: value for key, value in changed.items() if value is not None} == other
 
 
 def test_a_note_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(JournalCorrupt, match="open parts"):
-        kept.decode({"000000000001 day=1/": {"files": [["a", "many", 1]], "at": 1.0, "shape": SHAPE}})
+        state.decode({"000000000001 day=1/": {"files": [["a", "many", 1]], "at": 1.0, "shape": SHAPE}})
 
 
 def test_limits_may_be_written_as_people_do() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from epochal.sinks.files import Rolling, RollingFileSink, from_description, published
+from epochal.sinks.files.handle import Work
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import Told
-from epochal.sinks.files.publishing import Work
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.testing.contract import claim_for
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.sinks.files.buckets import TimeBucket
+from epochal.sinks.files.policies.buckets import TimeBucket
 from epochal.sinks.files.settings import parse_buckets
 from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError

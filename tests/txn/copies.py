@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from epochal.sinks.enrolment import Lineages
+from epochal.sinks.storage.register import Lineages
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
 from epochal.txn.guard import Choices
