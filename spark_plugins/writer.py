@@ -17,11 +17,11 @@ from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of
-from epochal.txn.coordinator import Ran
+from epochal.txn.batches import BatchOutcome
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.files import join
 from epochal.txn.guard import Choices, tokens
-from epochal.txn.participant import ChecksFrames, ChecksOutputMode, Participant
+from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +116,7 @@ class EpochWriter:
                     "sink. The epoch is not committed. Call the writer once for each batch: unite the frames, or give "
                     "the writer several sinks"
                 )
-            if self._write(run, frame, epoch) is Ran.SKIPPED:
+            if self._write(run, frame, epoch) is BatchOutcome.SKIPPED:
                 # It must run all the same: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
                 log.info("epoch skipped, it was written before", extra={"epoch": epoch})
@@ -185,7 +185,7 @@ class EpochWriter:
         if failure is not None and fault is not None:
             raise failure from fault
 
-    def _write(self, run: Run, frame: DataFrame, epoch: int) -> Ran:
+    def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:
             return run.batch(epoch, frame)
         frame.persist()
@@ -213,12 +213,7 @@ class EpochWriter:
             for name in frame.columns
             if name.lower().startswith(RESERVED)
         ]
-        found += [
-            f"\n  - sink {sink.name!r}: {fault}"
-            for sink in self._sinks
-            if isinstance(sink, ChecksFrames)
-            for fault in sink.check_frame(frame)
-        ]
+        found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
         if found:
             raise BadRows(f"the frame does not fit. Nothing was written:{''.join(found)}")
 
@@ -258,8 +253,7 @@ class EpochWriter:
                 )
             self._failure = None
             for sink in self._sinks:
-                if isinstance(sink, ChecksOutputMode):
-                    sink.check_output_mode(binding.output_mode)
+                sink.check_output_mode(binding.output_mode)
             self._run = Run(
                 binding,
                 self._sinks,

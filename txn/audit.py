@@ -311,14 +311,18 @@ def _both_digests(one: RowDigest, another: RowDigest | None) -> bool:
     return another is not None and is_digest(one.digest) and is_digest(another.digest)
 
 
-def _there(found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None, in_total: str | None) -> RowDigest | None:
+def _there(
+    found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None, in_total: str | None
+) -> RowDigest | None:
     """What was found, in rows: as many as were staged where lines were compared and are the same."""
     if found.total is not None:
         return RowDigest(whole.rows, found.total.digest) if in_total == "" and whole is not None else found.total
     if not found.epochs:
         return None
     good = {
-        e: RowDigest(asked[e].rows, t.digest) for e, t in found.epochs.items() if e in asked and not compare(asked[e], t)
+        e: RowDigest(asked[e].rows, t.digest)
+        for e, t in found.epochs.items()
+        if e in asked and not compare(asked[e], t)
     }
     return total({**found.epochs, **good}.values())
 

@@ -199,4 +199,6 @@ def _warn_of_changes(generation: Generation) -> None:
     for name, sink in generation.record.sinks.items():
         before = latest.sinks.get(name)
         if before is not None and before.target != sink.target:
-            log.warning("sink %r writes to %s from now on: what was written stays in %s", name, sink.target, before.target)
+            log.warning(
+                "sink %r writes to %s from now on: what was written stays in %s", name, sink.target, before.target
+            )

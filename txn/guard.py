@@ -177,7 +177,9 @@ def _check_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
         if adopted:
             plan.adopted[sink] = memory.last
     elif memory.last > max(known, plan.adopted.get(sink, NO_EPOCH)):
-        if view.sink_state(sink):  # neither choice would do: what was open then may be shown by now, and other parts be open
+        if view.sink_state(
+            sink
+        ):  # neither choice would do: what was open then may be shown by now, and other parts be open
             raise Rewound(
                 f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to "
                 f"{known}, and parts were open then: checkpoint and journal were restored from an older copy, which "
@@ -230,9 +232,7 @@ def _check_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             plan.missing[sink] = done
 
 
-def _check_holder(
-    evidence: Evidence, sink: str, where: str, memory: Memory, choices: Choices, plan: StartPlan
-) -> None:
+def _check_holder(evidence: Evidence, sink: str, where: str, memory: Memory, choices: Choices, plan: StartPlan) -> None:
     """A target that was claimed since by another journal of this stream: one of the two is a copy."""
     # What is decided may be finished from a journal that was moved, or is reached by another name, if it knows the
     # newest claim: the attempts are the same.

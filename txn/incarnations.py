@@ -123,9 +123,7 @@ class Incarnations(Generic[Rows]):
             if not journal.claim(started):
                 continue
             view = rolls.seal_older(journal, view, by=number)
-            attempt = Attempt(
-                lineage, view.done_through, number, 1, started.start, scratch=self.settlement.scratch
-            )
+            attempt = Attempt(lineage, view.done_through, number, 1, started.start, scratch=self.settlement.scratch)
             try:
                 if not rolls.close(journal, view, open_here, attempt, every=True):
                     return

@@ -41,7 +41,6 @@ from epochal.txn.records import (
 )
 from epochal.txn.view import KEEP_GENERATIONS, StatesAt, View, fold
 
-
 SPENT = Handle(0, {})  # stands for the handle of an epoch that is done; no participant accepts its version
 
 
@@ -227,6 +226,11 @@ class Journal:
                     raise JournalCorrupt(f"{path}: a folder is no part of a journal; move it away") from None
             records[name] = record
         return records
+
+
+def scratch_beside(journal: str) -> str:
+    """The folder beside a journal for stores that have no place for staged files; all incarnations share it."""
+    return f"{journal.rstrip('/')}-staged"
 
 
 def _slim(record: Record, view: View) -> Record:

@@ -37,7 +37,76 @@ class Backoff:
         return min(self.limit, self.first * 2.0 ** min(failures - 1, 32))
 
 
-class Settler(Generic[Rows]):
+class Patience:
+    """Settles again and again until it succeeds, whoever it settles for."""
+
+    def __init__(
+        self,
+        settle: Callable[[], None],
+        *,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settle_once = settle
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._held_since: float | None = None
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
+        deadline = None if timeout is None else self._clock() + timeout
+        failures = 0
+        while True:
+            failed = self._try()
+            if failed is None:
+                return
+            failures += 1
+            pause = self._backoff.after(failures)
+            if deadline is not None and self._clock() + pause > deadline:
+                raise NotSettled(
+                    f"{failed}. The epoch is decided and safe: it will be committed at the next start of the query or "
+                    "by `epochal recover CHECKPOINT`"
+                ) from failed
+            if deadline is not None:
+                self._sleep(pause)  # with a deadline the wait goes on while the query stops
+            elif self._stopping.wait(pause):
+                raise NotSettled(f"stopped while waiting: {failed}") from failed
+
+    def _try(self) -> CommitFailed | OSError | None:
+        """One round of settling; the failure, if it is one that waiting may cure."""
+        with self._lock:
+            try:
+                self._settle_once()
+            except (CommitFailed, OSError) as failed:
+                self._log_held(failed)
+                return failed
+            self._log_resumed()
+            return None
+
+    def _log_held(self, failed: CommitFailed | OSError) -> None:
+        now = self._clock()
+        first = self._held_since is None
+        since = now if self._held_since is None else self._held_since
+        self._held_since = since
+        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
+        log.log(
+            logging.WARNING if first else logging.INFO,
+            "commit held, the store does not answer: %s",
+            failed,
+            extra=facts,
+        )
+
+    def _log_resumed(self) -> None:
+        if self._held_since is not None:
+            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
+            self._held_since = None
+
+
+class Settler(Patience, Generic[Rows]):
     """Runs a coordinator from several threads: batches, progress events, stop and exit."""
 
     def __init__(
@@ -51,18 +120,13 @@ class Settler(Generic[Rows]):
         wall: Callable[[], float] = time.time,
         on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
+        super().__init__(coordinator.settle, backoff=backoff, clock=clock, sleep=sleep)
         self.coordinator = coordinator
         self._max_pending = max_pending
-        self._backoff = backoff or Backoff()
-        self._clock = clock
-        self._sleep = sleep
         self._wall = wall
         self._on_failure = on_failure
-        self._lock = threading.RLock()
-        self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._held_since: float | None = None
         self.failure: EpochalError | None = None  # what ended the background thread
 
     def start(self) -> None:
@@ -90,26 +154,6 @@ class Settler(Generic[Rows]):
                     continue
                 self._log_resumed()
                 return outcome
-
-    def settle(self, timeout: float | None = None) -> None:
-        """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
-        deadline = None if timeout is None else self._clock() + timeout
-        failures = 0
-        while True:
-            failed = self._try()
-            if failed is None:
-                return
-            failures += 1
-            pause = self._backoff.after(failures)
-            if deadline is not None and self._clock() + pause > deadline:
-                raise NotSettled(
-                    f"{failed}. The epoch is decided and safe: it will be committed at the next start of the query or "
-                    "by `epochal recover CHECKPOINT`"
-                ) from failed
-            if deadline is not None:
-                self._sleep(pause)  # with a deadline the wait goes on while the query stops
-            elif self._stopping.wait(pause):
-                raise NotSettled(f"stopped while waiting: {failed}") from failed
 
     def give_up(self) -> None:
         """End every wait; what is decided stays decided."""
@@ -149,17 +193,6 @@ class Settler(Generic[Rows]):
             return self.coordinator.pending_below(epoch) < allowed
         except OSError:
             return False  # the journal itself is away, so nobody can tell
-
-    def _try(self) -> CommitFailed | OSError | None:
-        """One round of settling; the failure, if it is one that waiting may cure."""
-        with self._lock:
-            try:
-                self.coordinator.settle()
-            except (CommitFailed, OSError) as failed:
-                self._log_held(failed)
-                return failed
-            self._log_resumed()
-            return None
 
     def _roll(self) -> CommitFailed | OSError | None:
         """Close what is due between epochs; the failure, if it is one that waiting may cure."""
@@ -223,21 +256,3 @@ class Settler(Generic[Rows]):
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-    def _log_held(self, failed: CommitFailed | OSError) -> None:
-        now = self._clock()
-        first = self._held_since is None
-        since = now if self._held_since is None else self._held_since
-        self._held_since = since
-        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
-        log.log(
-            logging.WARNING if first else logging.INFO,
-            "commit held, the store does not answer: %s",
-            failed,
-            extra=facts,
-        )
-
-    def _log_resumed(self) -> None:
-        if self._held_since is not None:
-            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
-            self._held_since = None

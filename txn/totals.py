@@ -45,9 +45,7 @@ class EpochSpan:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> EpochSpan:
         given = RowDigest(int(value["rows"]), value.get("digest"))
-        return EpochSpan(
-            str(value["target"]), int(value["from"]), int(value["through"]), int(value["epochs"]), given
-        )
+        return EpochSpan(str(value["target"]), int(value["from"]), int(value["through"]), int(value["epochs"]), given)
 
 
 @dataclass(frozen=True, slots=True)

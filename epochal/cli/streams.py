@@ -17,10 +17,10 @@ from typing import Any, Protocol, cast
 from epochal.sinks.storage import webhdfs
 from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.txn.coordinator import current_journal
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, is_local, join
-from epochal.txn.journal import Journal
+from epochal.txn.incarnations import current_journal
+from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.reaching import reaching
@@ -71,7 +71,7 @@ class Stream:
 
     def sinks(self) -> Sinks:
         """The sinks that the journal describes now."""
-        return Sinks(self.journal.read(), build)
+        return Sinks(self.journal.read(), build, scratch=scratch_beside(self.journal_path))
 
 
 def open_stream(checkpoint: str, journal: str | None) -> Stream:

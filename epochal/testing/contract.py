@@ -32,7 +32,7 @@ from typing import Any, Generic, TypeVar
 
 from epochal.testing.processes import Answer, in_threads
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome
 from epochal.txn.participant import Participant
 
 Rows = TypeVar("Rows")
@@ -85,7 +85,7 @@ class ParticipantContract(Generic[Rows]):
         assert self.visible() == []
 
     def test_stage_counts_its_rows(self) -> None:
-        staged = self._enrolled().stage(FIRST, self.rows([1, 2, 3]), offsets=_offsets(FIRST))
+        staged = self._enrolled().stage(self._batch(FIRST, [1, 2, 3]))
 
         assert staged.rows == 3
 
@@ -133,7 +133,7 @@ class ParticipantContract(Generic[Rows]):
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_an_empty_epoch_commits_and_is_remembered(self) -> None:
-        staged = self._enrolled().stage(FIRST, self.rows([]), offsets=_offsets(FIRST))
+        staged = self._enrolled().stage(self._batch(FIRST, []))
         outcome = self.participant().commit(FIRST, _through_json(staged.handle))
 
         assert (staged.rows, outcome) == (0, Outcome.COMMITTED)
@@ -455,8 +455,10 @@ class ParticipantContract(Generic[Rows]):
         return self.participant()
 
     def _stage(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
-        staged = self._enrolled(attempt.lineage).stage(attempt, self.rows(numbers), offsets=_offsets(attempt))
-        return staged.handle
+        return self._enrolled(attempt.lineage).stage(self._batch(attempt, numbers)).handle
+
+    def _batch(self, attempt: Attempt, numbers: Sequence[int]) -> Batch[Rows]:
+        return Batch(attempt=attempt, rows=self.rows(numbers), offsets=_offsets(attempt))
 
     def _commit(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
         handle = self._stage(attempt, numbers)

@@ -20,7 +20,8 @@ from epochal.sinks.storage.register import Register
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost, OptionError, Refused, Rewound, TwoJournals
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.participant import Auditable, Rolls
 
 HANDLE_VERSION = 1
 KEY_LENGTH = len(Attempt("", 0, 0).key)
@@ -41,6 +42,14 @@ class DirectoryParticipant:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def rolls(self) -> Rolls | None:
+        return None
+
+    @property
+    def audits(self) -> Auditable | None:
+        return None
 
     def describe(self) -> dict[str, Json]:
         return {"type": "directory", "target": self._path, "name": self._name}
@@ -67,6 +76,12 @@ class DirectoryParticipant:
             identity=identity_of(self._path),
         )
 
+    def check_frame(self, rows: Sequence[Json]) -> Sequence[str]:  # noqa: ARG002  # any JSON will do
+        return ()
+
+    def check_output_mode(self, mode: str) -> None:
+        pass
+
     def claim(self, claim: Claim, *, version: int) -> bool:
         sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # what dead starts were writing
         return self._register.claim(claim, version=version)
@@ -77,13 +92,14 @@ class DirectoryParticipant:
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        head = json.dumps({"lineage": attempt.lineage, "offsets": offsets, "start": attempt.start})
-        data = "".join(line + "\n" for line in [head, *map(json.dumps, rows)]).encode()
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        attempt = batch.attempt
+        head = json.dumps({"lineage": attempt.lineage, "offsets": batch.offsets, "start": attempt.start})
+        data = "".join(line + "\n" for line in [head, *map(json.dumps, batch.rows)]).encode()
         failpoints.hit("before-write")
         self._files.create(self._staged(attempt), data)
         failpoints.hit("after-write")
-        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(rows))
+        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(batch.rows))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if handle.version != HANDLE_VERSION:
@@ -112,7 +128,7 @@ class DirectoryParticipant:
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the name says it all
         self._files.delete(self._staged(attempt))
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         folder = join(self._path, "_staged", _quoted(lineage))
         found = (Attempt.from_key(lineage, name) for name in self._files.names(folder))
         return [attempt for attempt in found if attempt is not None]

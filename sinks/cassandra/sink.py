@@ -37,7 +37,7 @@ from epochal.txn import failpoints
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import JoiningFiles, join
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
@@ -154,8 +154,7 @@ class CassandraSink:
         self._name = name
         self._given_staging = staging
         self._letters = dead_letters
-        self._bound: tuple[JoiningFiles, str] | None = None
-        self._within = ""  # the folder from which those that are staged in are synced
+        self._folders: dict[str, tuple[JoiningFiles, str]] = {}  # a cache: where a folder is
         self._stamp = 0  # the latest that this process has seen
 
     def __repr__(self) -> str:
@@ -178,13 +177,16 @@ class CassandraSink:
     def dead_letters(self) -> Participant[DataFrame] | None:
         return self._letters
 
-    def stage_in(self, folder: str) -> None:
-        """Where to stage, unless the user has said: the writer tells each start of a query."""
-        if self._given_staging is None:
-            self._bound = resolve(join(folder, self._name))
-            self._within = _above(_above(self._bound[1]))  # the checkpoint, or what holds the journal
+    @property
+    def rolls(self) -> None:
+        return None
+
+    @property
+    def audits(self) -> CassandraSink:
+        return self
 
     def describe(self) -> dict[str, Json]:
+        staging = {} if self._given_staging is None else {"staging": self._place("")[1]}
         return {
             "type": "cassandra",
             "name": self._name,
@@ -192,7 +194,7 @@ class CassandraSink:
             "table": f"{self._keyspace}.{self._table}",
             "mode": self._options.mode,
             "totals": dict(self._options.totals),
-            "staging": self._place()[1],
+            **staging,
             **self._endpoint.describe(),
         }
 
@@ -248,18 +250,19 @@ class CassandraSink:
                 faults.append(f"delete_when or expires_at: {fault.getMessage()}".partition("\n")[0])
         return faults
 
-    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[DataFrame]) -> Staged:
         with naming(self._name):
-            return self._stage(attempt, rows, offsets)
+            return self._stage(batch)
 
-    def _stage(self, attempt: Attempt, rows: DataFrame, offsets: str) -> Staged:
+    def _stage(self, batch: Batch[DataFrame]) -> Staged:
         from pyspark.errors import AnalysisException, PySparkException
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        files, _ = self._place()
+        attempt, rows = batch.attempt, batch.rows
+        files, home = self._place(batch.scratch)
         table, shape, expiry = self._shape(rows)
-        folder = join(self._home(attempt), "data")
+        folder = join(home_of(home, attempt), "data")
         counter, peaks = Observation(), Observation()
         tall = [name for name, how in self._options.totals.items() if how == "sum" and name in _limits(shape)]
         failpoints.hit("before-write")
@@ -308,23 +311,24 @@ class CassandraSink:
             totals=self._options.totals,
             limits=_limits(shape),
             mark=self._options.mark,
-            offsets=offsets,
+            offsets=batch.offsets,
             identity=table.identity,
             types={name: str(table.columns[name]) for name in self._stored(shape)},
         )
         if tall and max(abs(peak or 0) for peak in peaks.get.values()) > SMALL:
-            self._committer().check_totals(attempt, epoch)
-        files.sync_all([join(folder, name) for name, _, _ in found], within=self._within)
+            self._committer(attempt).check_totals(attempt, epoch)
+        files.sync_all([join(folder, name) for name, _, _ in found], within=self._within(home))
         return Staged(epoch.handle(), int(counter.get.get("rows", 0)))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         epoch = StagedEpoch.read(handle)
         self._stamp = max(self._stamp, epoch.stamp)  # also if this fails: the next epoch must be later
         with naming(self._name, waits=False):
-            return self._committer().commit(attempt, epoch)
+            return self._committer(attempt).commit(attempt, epoch)
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
-        self._place()[0].delete(self._home(attempt))
+        files, home = self._place(attempt.scratch)
+        files.delete(home_of(home, attempt))
 
     def audit(self, scope: Scope) -> Found:
         """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
@@ -332,9 +336,10 @@ class CassandraSink:
             own = self._ledger().read().standings.get(scope.lineage)
         return audit.audited(scope, own, keyspace=self._keyspace, mode=self._options.mode)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
-        files, home = self._place()
-        found = (Attempt.from_key(lineage, name) for name in files.names(join(home, safe_name(lineage))))
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
+        files, home = self._place(scratch)
+        names = files.names(join(home, safe_name(lineage)))
+        found = (Attempt.from_key(lineage, name, scratch=scratch) for name in names)
         return [attempt for attempt in found if attempt is not None]
 
     def rejected(self, rows: DataFrame) -> DataFrame:
@@ -361,17 +366,21 @@ class CassandraSink:
             return frames.totalled(frame, table.key, self._options.totals)
         return frame
 
-    def _place(self) -> tuple[JoiningFiles, str]:
-        """Where epochs are staged."""
-        if self._bound is None:
-            if self._given_staging is None:
-                raise Refused(f"sink {self._name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
-            self._bound = resolve(self._given_staging)
-            self._within = _above(self._bound[1])
-        return self._bound
+    def _place(self, scratch: str) -> tuple[JoiningFiles, str]:
+        """Where epochs are staged: where the user says, or in the stream's scratch folder."""
+        if self._given_staging is None and not scratch:
+            raise Refused(f"sink {self._name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
+        folder = self._given_staging or spark_path(join(scratch, self._name))
+        if folder not in self._folders:
+            self._folders[folder] = resolve(folder)
+        return self._folders[folder]
 
-    def _committer(self) -> Committer:
-        files, home = self._place()
+    def _within(self, home: str) -> str:
+        """The folder from which those that are staged in are synced: the checkpoint, or what holds the folder."""
+        return _above(home) if self._given_staging is not None else _above(_above(home))
+
+    def _committer(self, attempt: Attempt) -> Committer:
+        files, home = self._place(attempt.scratch)
         return Committer(
             name=self._name,
             endpoint=self._endpoint,
@@ -383,9 +392,6 @@ class CassandraSink:
             files=files,
             staging=home,
         )
-
-    def _home(self, attempt: Attempt) -> str:
-        return home_of(self._place()[1], attempt)
 
     def _connection(self) -> Connection:
         return connect(self._endpoint)
@@ -418,7 +424,7 @@ def from_description(description: Mapping[str, Json]) -> CassandraSink:
         name=str(given["name"]),
         mode=str(given["mode"]),
         totals=given["totals"],
-        staging=spark_path(str(given["staging"])),
+        staging=spark_path(str(given["staging"])) if given.get("staging") else None,
         **{
             key: given[key]
             for key in (

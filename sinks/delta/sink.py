@@ -28,7 +28,7 @@ from epochal.txn import failpoints
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, JoiningFiles, identity_of, is_local
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,6 +102,14 @@ class DeltaSink:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def rolls(self) -> None:
+        return None
+
+    @property
+    def audits(self) -> DeltaSink:
+        return self
 
     def describe(self) -> dict[str, Json]:
         return {
@@ -187,7 +195,8 @@ class DeltaSink:
             committer.spark(rows.sparkSession)  # which refuses a session without Delta's own code
         return faults
 
-    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[DataFrame]) -> Staged:
+        attempt, rows = batch.attempt, batch.rows
         _, layout, _ = self._place()
         written = rows.drop(*self._drop) if self._drop else rows
         schema = json.loads(written.schema.json())
@@ -208,20 +217,20 @@ class DeltaSink:
         if self._drop:
             frame = frame.drop(*self._drop)
         writing = Writing(self._name, *self._place()[:2])
-        tally, files = writing.write(attempt, frame, state, native=native, digest=self._digest)
+        digest, files = writing.write(attempt, frame, state, native=native, digest=self._digest)
         epoch = StagedEpoch(
             target=layout.target,
             mode=self._mode,
             native=native,
             schema=staged_schema,
             files=tuple(files),
-            offsets=offsets,
+            offsets=batch.offsets,
             add_columns=bool(new),
             keys=self._keys,
             deletes=self._delete_when is not None,
             settings=frames.settings_of(rows.sparkSession),
         )
-        return Staged(epoch.handle(), tally.rows, digest=tally.digest)
+        return Staged(epoch.handle(), digest.rows, digest=digest.digest)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()
@@ -248,7 +257,7 @@ class DeltaSink:
         files, layout, committer = self._place()
         return Auditor(files, layout, committer, self._mode).audit(scope)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout, _ = self._place()
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]

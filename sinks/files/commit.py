@@ -161,7 +161,7 @@ class Publisher:
         """What is in the manifest must be this attempt: a copy of the journal may have written its own."""
         found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
         shown = landing.Shown(found.generation, found.start, found.offsets)
-        landing.check_same(self.sink, self.layout.target, self.attempt, work.told.offsets, shown)
+        landing.check_same(self.sink, self.layout.target, self.attempt, work.facts.offsets, shown)
 
     def _check_published(self, source: str, target: str, length: int, *, marker: bool) -> None:
         """An earlier try may have done it; anything else at that name is a fault that stops the query."""

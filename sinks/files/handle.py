@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epochal.sinks.files.manifest import PublishedEpoch, Told
+from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.txn.model import Attempt, Json
 
 Move = tuple[str, str, int]  # what is staged, what it will be called, its length
@@ -27,7 +27,7 @@ class Join:
 class Work:
     """What a handle says."""
 
-    told: Told
+    facts: EpochFacts
     files: tuple[Move, ...] = ()
     joins: tuple[Join, ...] = ()
     markers: tuple[Move, ...] = ()
@@ -42,18 +42,18 @@ class Work:
             lineage=attempt.lineage,
             epoch=attempt.epoch,
             generation=attempt.generation,
-            offsets=self.told.offsets,
-            rows=self.told.rows,
+            offsets=self.facts.offsets,
+            rows=self.facts.rows,
             files=tuple(shown),
             roll=attempt.roll,
-            digest=self.told.digest,
-            header=self.told.header,
+            digest=self.facts.digest,
+            header=self.facts.header,
             start=attempt.start,
         )
 
     def to_json(self) -> dict[str, Json]:
         return {
-            "told": self.told.to_json(),
+            "told": self.facts.to_json(),
             "files": [[*move] for move in self.files],
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
             "markers": [[*move] for move in self.markers],
@@ -65,7 +65,7 @@ class Work:
     def from_json(body: Mapping[str, Json]) -> Work:
         joins = [(sources, target) for sources, target in _lists(body["joins"], 2)]
         return Work(
-            told=Told.from_json(body["told"]),
+            facts=EpochFacts.from_json(body["told"]),
             files=_moves(body["files"]),
             joins=tuple(Join(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
             markers=_moves(body["markers"]),

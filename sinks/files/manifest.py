@@ -20,7 +20,7 @@ RECENT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EpochFacts:
     """What an audit will ask about an epoch's rows; a roll has none."""
 
     rows: int = 0
@@ -32,7 +32,7 @@ class Told:
         return {"rows": self.rows, "offsets": self.offsets, "digest": self.digest, "header": self.header}
 
     @staticmethod
-    def from_json(value: Json) -> Told:
+    def from_json(value: Json) -> EpochFacts:
         match value:
             case {
                 "rows": int(rows),
@@ -40,7 +40,7 @@ class Told:
                 "digest": str() | None as digest,
                 "header": str() | None as header,
             }:
-                return Told(rows, offsets, digest, header)
+                return EpochFacts(rows, offsets, digest, header)
         raise JournalCorrupt(f"a handle's words for the manifest are not what epochal writes: {value!r}")
 
 

@@ -30,7 +30,7 @@ AWAITED = "awaited "
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class OpenParts:
     """What is open: pieces, headers by shape, the target that they lie in; and what awaits its marker until when."""
 
     target: str | None = None
@@ -41,15 +41,31 @@ class Kept:
     def header(self, shape: str) -> bytes:
         return (self.headers or {}).get(shape, b"")
 
+    def to_state(self) -> dict[str, Json]:
+        """The mapping for the journal."""
+        if not self.pieces and not self.awaited:
+            return {}
+        entries: dict[str, Json] = {TARGET: self.target}
+        for shape in sorted({piece.shape for piece in self.pieces}):
+            if self.header(shape):
+                entries[f"{HEADER}{shape}"] = base64.b64encode(self.header(shape)).decode("ascii")
+        grouped: dict[tuple[int, str], list[Piece]] = {}
+        for piece in self.pieces:
+            grouped.setdefault((piece.epoch, piece.bucket), []).append(piece)
+        for (epoch, bucket), pieces in grouped.items():
+            files: list[Json] = [[p.name, p.bytes, p.rows] for p in sorted(pieces, key=lambda p: p.name)]
+            entries[f"{epoch:012d} {bucket}"] = {"at": pieces[0].at, "shape": pieces[0].shape, "files": files}
+        return entries | {f"{AWAITED}{bucket}": end for bucket, end in self.awaited.items()}
 
-def decode(kept: Mapping[str, Json]) -> Kept:
-    """What a journal's mapping says."""
+
+def open_parts_of(state: Mapping[str, Json]) -> OpenParts:
+    """The open parts that a sink's state describes."""
     pieces: list[Piece] = []
     headers: dict[str, bytes] = {}
     awaited: dict[str, float] = {}
-    target = kept.get(TARGET)
+    target = state.get(TARGET)
     try:
-        for key, value in kept.items():
+        for key, value in state.items():
             if key.startswith(HEADER):
                 headers[key.removeprefix(HEADER)] = base64.b64decode(str(value))
             elif key.startswith(AWAITED):
@@ -58,27 +74,10 @@ def decode(kept: Mapping[str, Json]) -> Kept:
                 pieces.extend(_pieces(key, value))
     except (KeyError, TypeError, ValueError) as fault:
         raise JournalCorrupt(f"the journal's note of open parts cannot be read: {fault!r}") from None
-    return Kept(str(target) if target is not None else None, tuple(pieces), headers, awaited)
+    return OpenParts(str(target) if target is not None else None, tuple(pieces), headers, awaited)
 
 
-def encode(kept: Kept) -> dict[str, Json]:
-    """The mapping for the journal."""
-    if not kept.pieces and not kept.awaited:
-        return {}
-    entries: dict[str, Json] = {TARGET: kept.target}
-    for shape in sorted({piece.shape for piece in kept.pieces}):
-        if kept.header(shape):
-            entries[f"{HEADER}{shape}"] = base64.b64encode(kept.header(shape)).decode("ascii")
-    grouped: dict[tuple[int, str], list[Piece]] = {}
-    for piece in kept.pieces:
-        grouped.setdefault((piece.epoch, piece.bucket), []).append(piece)
-    for (epoch, bucket), pieces in grouped.items():
-        files: list[Json] = [[p.name, p.bytes, p.rows] for p in sorted(pieces, key=lambda p: p.name)]
-        entries[f"{epoch:012d} {bucket}"] = {"at": pieces[0].at, "shape": pieces[0].shape, "files": files}
-    return entries | {f"{AWAITED}{bucket}": end for bucket, end in kept.awaited.items()}
-
-
-def changes(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
+def changes_between(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
     """What has to be recorded to come from one to the other."""
     gone: dict[str, Json] = {key: None for key in before if key not in after}
     return gone | {key: value for key, value in after.items() if before.get(key) != value}

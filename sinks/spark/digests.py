@@ -1,7 +1,7 @@
 """Digests of rows by Spark: taken in the job that writes them, and once more from what was written.
 
 Both sides go through here, so that they cannot differ in how they count. A digest is the sum of a 64-bit hash of each
-row (`epochal.txn.tallies`). The high and the low half of each hash are summed by themselves, so that no sum overflows.
+row (`epochal.txn.row_digests`). The high and the low half of each hash are summed on their own: no sum overflows.
 
 *Values*: the hash of a row is that of its columns in order of name, each with its name before it; a null is passed
 over with its name, so a column that was added later changes nothing for older rows. What is nested goes in as JSON,
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.spark.values import quoted
-from epochal.txn.tallies import Tally, spelled
+from epochal.txn.row_digests import RowDigest, digest_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,11 +55,11 @@ class Measure:
         return found if self.lines is None else [*found, f.sum(self.lines).alias(LINES)]
 
 
-def tally(sums: Mapping[str, Any]) -> Tally:
+def tally(sums: Mapping[str, Any]) -> RowDigest:
     """What the aggregates of a measure have come to; without rows Spark leaves them null, or out."""
     lines = int(sums[LINES] or 0) if LINES in sums else None
     value = (int(sums.get(HIGH) or 0) << HALF) + int(sums.get(LOW) or 0)
-    return Tally(int(sums.get(ROWS) or 0), spelled(value, lines))
+    return RowDigest(int(sums.get(ROWS) or 0), digest_text(value, lines))
 
 
 def of_values(schema: StructType, given: Mapping[str, Column] | None = None) -> Measure:

@@ -22,7 +22,7 @@ from epochal.sinks.storage.hadoop import session_for
 from epochal.txn.audit import Difference, Found, Scope, compare
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
-from epochal.txn.tallies import Tally, total
+from epochal.txn.row_digests import RowDigest, total
 
 if TYPE_CHECKING:
     pass
@@ -47,7 +47,7 @@ class Auditor:
     _notes: list[str] = field(default_factory=list)
 
     def audit(self, scope: Scope) -> Found:
-        scope.told(f"reading the log of {self.layout.target}")
+        scope.progress(f"reading the log of {self.layout.target}")
         table, state = self.committer.table()
         if state is None:
             if scope.expected.count:  # before the first epoch it may not have been made yet
@@ -79,8 +79,8 @@ class Auditor:
         self,
         landed: frozenset[int],
         seen_from: int,
-        epochs: Mapping[int, Tally] | None = None,
-        whole: Tally | None = None,
+        epochs: Mapping[int, RowDigest] | None = None,
+        whole: RowDigest | None = None,
         only_from: int | None = None,
     ) -> Found:
         return Found(
@@ -141,7 +141,7 @@ class Auditor:
 
     def _append(self, rows: Rows, landed: frozenset[int], seen_from: int) -> Found:
         history = rows.history
-        epochs: dict[int, Tally] = {}
+        epochs: dict[int, RowDigest] = {}
         whole = None
         live = self._read(rows, history.version)
         if live is not None:
@@ -163,10 +163,10 @@ class Auditor:
                     f"{later} has rewritten rows of {len(numbers)} epochs: they were read as they were before"
                 )
             for epoch in numbers:
-                epochs[epoch] = total(tallies.get(name, Tally()) for name in history.epochs[epoch].added)
+                epochs[epoch] = total(tallies.get(name, RowDigest()) for name in history.epochs[epoch].added)
         return self._found(landed, seen_from, epochs, whole)
 
-    def _read(self, rows: Rows, version: int, epochs: Sequence[int] = ()) -> dict[str, Tally] | None:
+    def _read(self, rows: Rows, version: int, epochs: Sequence[int] = ()) -> dict[str, RowDigest] | None:
         """The rows of each file at a version; None if it cannot be read any more."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException

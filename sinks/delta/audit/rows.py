@@ -9,7 +9,7 @@ from epochal.sinks.delta.stage import digesting
 from epochal.sinks.delta.table.jvm import SparkTable
 from epochal.sinks.spark import digests
 from epochal.txn.audit import Scope
-from epochal.txn.tallies import Tally
+from epochal.txn.row_digests import RowDigest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,8 +25,8 @@ class Rows:
     history: History
     scope: Scope
 
-    def by_file(self, version: int) -> dict[str, Tally]:
-        self.scope.told(f"reading version {version} of the table")
+    def by_file(self, version: int) -> dict[str, RowDigest]:
+        self.scope.progress(f"reading version {version} of the table")
         frame = self.table.at(version)
         partition_by = self.history.state.partition_by
         measure = digesting.measure(frame.schema, self.history.schema_at(version), partition_by)

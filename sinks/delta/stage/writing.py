@@ -16,7 +16,7 @@ from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import JoiningFiles, is_local, join
 from epochal.txn.model import Attempt
-from epochal.txn.tallies import Tally
+from epochal.txn.row_digests import RowDigest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ class Writing:
 
     def write(
         self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool, digest: bool = False
-    ) -> tuple[Tally, list[StagedFile]]:
+    ) -> tuple[RowDigest, list[StagedFile]]:
         """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
         from pyspark.errors import AnalysisException, PySparkException
         from pyspark.sql import Observation
@@ -67,7 +67,7 @@ class Writing:
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
         if not wrote.rows:
             names = []  # Spark writes a file for an empty frame too
-        tally = Tally(wrote.rows) if counter is None else digests.tally(counter.get)
+        tally = RowDigest(wrote.rows) if counter is None else digests.tally(counter.get)
         whole = tally.rows == wrote.rows and wrote.fits(size for _, size in names)
         staged = self._listed(attempt, names)
         if whole and local:

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.files import state
 from epochal.sinks.files.audit.reader import Reader
 from epochal.sinks.files.compaction import live, records
 from epochal.sinks.files.formats import digesting
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.files.state import open_parts_of
 from epochal.sinks.spark import digests
 from epochal.sinks.storage.hadoop import session_for
 from epochal.txn.audit import Difference, Found, Scope
 from epochal.txn.files import Entry, Files, join
 from epochal.txn.model import lineage_tag
-from epochal.txn.tallies import Tally, total
+from epochal.txn.row_digests import RowDigest, total
 
 if TYPE_CHECKING:
     pass
@@ -60,7 +60,7 @@ class Auditor:
     _notes: list[str] = field(default_factory=list)
 
     def audit(self, scope: Scope) -> Found:
-        scope.told(f"listing {self.layout.target}")
+        scope.progress(f"listing {self.layout.target}")
         published = live.published(self.files, self.layout.target)
         through = scope.expected.through
         own = [entry for entry in published if entry.lineage == scope.lineage and entry.epoch <= through]
@@ -70,9 +70,9 @@ class Auditor:
         good = [file for file in listed if self._is_whole(file, there.get(file.name))]
         good += [piece for piece in pieces if self._is_whole(piece, self.files.length(self._path(piece)))]
         self._look_for_others(scope, published, there)
-        recorded = {entry.epoch: Tally(entry.rows, entry.digest) for entry in own if not entry.roll}
-        epochs: dict[int, Tally] = {}
-        whole: Tally | None = None
+        recorded = {entry.epoch: RowDigest(entry.rows, entry.digest) for entry in own if not entry.roll}
+        epochs: dict[int, RowDigest] = {}
+        whole: RowDigest | None = None
         if scope.fast:
             self._unproven.append("rows were not read")
         else:
@@ -97,7 +97,7 @@ class Auditor:
     def _pieces(self, scope: Scope) -> list[Listed]:
         """What is open, by the journal; what else lies there is told."""
         home = self.layout.open(scope.lineage)
-        known = state.decode(scope.kept)
+        known = open_parts_of(scope.state)
         below = home.removeprefix(self.layout.target).strip("/")
         pieces = [
             Listed(f"{below}/{piece.epoch:012d}/{piece.name}", piece.bytes, piece.epoch, is_piece=True)
@@ -158,14 +158,14 @@ class Auditor:
         return self.spreads or bool(pieces) or any(e.roll or (e.rows and not e.files) for e in own)
 
     def _tallies(
-        self, scope: Scope, files: Sequence[Listed], recorded: Mapping[int, Tally], headers: set[str]
-    ) -> dict[str, Tally]:
+        self, scope: Scope, files: Sequence[Listed], recorded: Mapping[int, RowDigest], headers: set[str]
+    ) -> dict[str, RowDigest]:
         """The rows of each file that can be read, by its name."""
         session = session_for(self.layout.target) if files else None
         if files and session is None:
             self._unproven.append("rows were not read: that takes Spark, and no session runs")
             return {}
-        found: dict[str, Tally] = {}
+        found: dict[str, RowDigest] = {}
         for format_, group in _by_format(files).items():
             if format_ not in (*digesting.TYPED, *digesting.LINES, *digesting.COUNTED):
                 self._unproven.append(
@@ -173,7 +173,7 @@ class Auditor:
                 )
                 continue
             size = sum(file.length for file in group)
-            scope.told(f"reading {len(group):,} {format_} files, {size / 1e6:,.1f} MB")
+            scope.progress(f"reading {len(group):,} {format_} files, {size / 1e6:,.1f} MB")
             assert session is not None
             reader = Reader(session, format_, sorted(headers))
             for batch in _unlike(group):
@@ -200,10 +200,10 @@ class Auditor:
             yield file, sums.get(file.last, {})
 
     def _tally(
-        self, file: Listed, format_: str, sums: dict[str, Any], reader: Reader, recorded: Mapping[int, Tally]
-    ) -> Tally:
+        self, file: Listed, format_: str, sums: dict[str, Any], reader: Reader, recorded: Mapping[int, RowDigest]
+    ) -> RowDigest:
         if format_ in digesting.COUNTED:
-            return Tally(int(sums.get(digests.ROWS) or 0))
+            return RowDigest(int(sums.get(digests.ROWS) or 0))
         if format_ in digesting.TYPED:
             return digests.tally(sums)
         body = sums if file.is_piece else reader.without_headers(sums)
@@ -213,11 +213,11 @@ class Auditor:
             return tally
         # Without a digest only lines can be counted, and of CSV and text a row may have several.
         header = 1 if self.has_header and format_ == "csv" and not file.is_piece and tally.rows else 0
-        return Tally(tally.rows - header)
+        return RowDigest(tally.rows - header)
 
     def _without_guesses(
-        self, recorded: Mapping[int, Tally], epochs: dict[int, Tally], whole: Tally | None
-    ) -> tuple[dict[int, Tally], Tally | None]:
+        self, recorded: Mapping[int, RowDigest], epochs: dict[int, RowDigest], whole: RowDigest | None
+    ) -> tuple[dict[int, RowDigest], RowDigest | None]:
         """Without a digest more lines than rows are no contradiction: a row may have several."""
         longer = {e for e, there in epochs.items() if there.digest is None and there.rows > recorded[e].rows}
         given = total(recorded.values())
@@ -232,11 +232,11 @@ class Auditor:
 
 
 def _by_epoch(
-    recorded: Mapping[int, Tally], listed: Sequence[Listed], tallies: Mapping[str, Tally]
-) -> dict[int, Tally]:
+    recorded: Mapping[int, RowDigest], listed: Sequence[Listed], tallies: Mapping[str, RowDigest]
+) -> dict[int, RowDigest]:
     """What is there of each epoch all of whose files were read."""
     unread = {file.epoch for file in listed if file.name not in tallies}
-    found = {epoch: Tally() for epoch in recorded if epoch not in unread}
+    found = {epoch: RowDigest() for epoch in recorded if epoch not in unread}
     for file in listed:
         if file.epoch in found:
             found[file.epoch] += tallies[file.name]

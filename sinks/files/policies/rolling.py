@@ -76,7 +76,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RollPlan:
     """Which pieces become one file each, and which stay open."""
 
     closed: tuple[tuple[Piece, ...], ...]
@@ -90,7 +90,7 @@ def plan(
     *,
     shape: str | None = None,
     complete: Collection[str] = (),
-) -> Plan:
+) -> RollPlan:
     """Decide for every bucket. Without a policy all is closed; so is what has another `shape`, and what is complete."""
     closed: list[tuple[Piece, ...]] = []
     left: list[Piece] = []
@@ -108,7 +108,7 @@ def plan(
             closed.append(tuple(current))
         else:
             left.extend(current)
-    return Plan(tuple(closed), tuple(left))
+    return RollPlan(tuple(closed), tuple(left))
 
 
 NEVER = float("inf")

@@ -11,7 +11,7 @@ from epochal.sinks.files.formats.columnar import Columnar
 from epochal.sinks.files.handle import Join, Move
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
 from epochal.sinks.files.policies import rolling
-from epochal.sinks.files.policies.rolling import Piece, Plan
+from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.spark import footers
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
@@ -58,7 +58,7 @@ class Closer:
     _columnar: Columnar | None = None
     _copied: int = 0
 
-    def close(self, plan: Plan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
+    def close(self, plan: RollPlan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
         """A rename where a part is one file already, else joined in place, copied or merged."""
         for piece in (piece for part in plan.closed for piece in part):
             self._names[piece] = f"{DATA}/{piece.name}" if piece in fresh else f"{_folder(piece)}/{piece.name}"

@@ -23,7 +23,7 @@ from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, OptionError, Refused
 from epochal.txn.files import Entry, JoiningFiles, is_local, join
 from epochal.txn.model import Attempt
-from epochal.txn.tallies import Tally
+from epochal.txn.row_digests import RowDigest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -122,7 +122,7 @@ class Writing:
             writer = writer.option("header", "false")  # once in a part, not in each piece
         return writer
 
-    def _save(self, rows: DataFrame, folder: str) -> tuple[WriteCounts, Tally | None, str, str | None]:
+    def _save(self, rows: DataFrame, folder: str) -> tuple[WriteCounts, RowDigest | None, str, str | None]:
         """Let Spark write; what it says of it, the digest if there is to be one, the shape of what was written, and
         the header that an audit will ask for.
         """
