@@ -89,7 +89,8 @@ class Journal:
             if self._is_torn(names):
                 continue
             if self._settled is not None and view.done_through < self._settled.epoch:
-                self._seen, self._settled = {}, None  # the journal was replaced: nothing that is known of it holds
+                # The journal was replaced: nothing that is known of it holds.
+                self._seen, self._settled, self._view = {}, None, fold(())
                 continue
             self._settled = view.settled_states
             self._seen, self._view = {n: _slim(r, view) for n, r in records.items()}, view

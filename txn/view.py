@@ -56,7 +56,8 @@ class View:
     states_at_floor: States = field(default_factory=dict)
     folded_totals: Totals | None = None  # what the sinks were given up to the floor; None if nobody counted
     undecidable: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
-    known: StatesAt | None = None  # folded before: the records of these epochs may lack handles and changes
+    # Computed before: the records of these epochs may lack handles and changes.
+    known: StatesAt | None = field(default=None, compare=False)
     _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # computed before
 
     @cached_property
