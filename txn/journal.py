@@ -173,7 +173,7 @@ class Journal:
         if through <= view.floor or kept < retain + slack:
             return
         failpoints.hit("before-snapshot")
-        self._create(Snapshot(through, self.now(), view.settled_states.states, view.totals(through=through)))
+        self._create(Snapshot(through, self.now(), view.states_for_snapshot(), view.totals(through=through)))
         failpoints.hit("after-snapshot")
         self.purge(through)
 

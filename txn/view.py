@@ -183,6 +183,11 @@ class View:
         states = {name: self.sink_state(name) for name in self._stateful}
         return {name: state for name, state in states.items() if state}
 
+    def states_for_snapshot(self) -> States:
+        """The states after the last epoch that is done, with the rolls that follow it: they are folded away with it."""
+        states = {name: self.sink_state(name, through=self.done_through) for name in self._stateful}
+        return {name: state for name, state in states.items() if state}
+
     @cached_property
     def settled_states(self) -> StatesAt:
         """The states after the last epoch that is done, without the rolls that may still follow it."""

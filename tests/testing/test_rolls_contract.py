@@ -1,4 +1,4 @@
-"""The contract of participants that hold rows open: kept by one that does, and seen to be broken by those that do not."""
+"""The contract of participants that hold rows open: one that keeps it, and some that are seen to break it."""
 
 from __future__ import annotations
 
