@@ -11,14 +11,15 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = "/root-of-the-stream"
 
 
-def pack(root: Path, archive: Path) -> None:
-    """Everything below a root, the same bytes for the same files."""
+def pack(root: Path, archive: Path, names: Mapping[str, str] | None = None) -> None:
+    """Everything below a root, the same bytes for the same files. `names` are replaced as the root is."""
     with (
         archive.open("wb") as file,
         gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed,
@@ -30,25 +31,28 @@ def pack(root: Path, archive: Path) -> None:
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(entry)
             else:
-                data = moved(path.read_bytes(), str(root), ROOT)
+                data = moved(path.read_bytes(), {str(root): ROOT, **(names or {})})
                 entry.size, entry.mtime = len(data), int(path.stat().st_mtime)
                 tar.addfile(entry, io.BytesIO(data))
 
 
-def unpack(archive: Path, root: Path) -> None:
+def unpack(archive: Path, root: Path, names: Mapping[str, str] | None = None) -> None:
     """Put an archive's files below a root, as if they had been written there."""
     with tarfile.open(archive) as tar:
         tar.extractall(root, filter="data")
     for path in root.rglob("*"):
-        if path.is_file() and ROOT.encode() in (data := path.read_bytes()):
-            path.write_bytes(moved(data, ROOT, str(root)))
+        if path.is_file():
+            data = path.read_bytes()
+            if (after := moved(data, {ROOT: str(root), **(names or {})})) != data:
+                path.write_bytes(after)
 
 
-def moved(data: bytes, old: str, new: str) -> bytes:
-    """A file's content with another root in it, and the checksum that belongs to it."""
-    if old.encode() not in data:
-        return data
-    return checked(data.replace(old.encode(), new.encode()))
+def moved(data: bytes, names: Mapping[str, str]) -> bytes:
+    """A file's content with other names in it, and the checksum that belongs to it."""
+    after = data
+    for old, new in names.items():
+        after = after.replace(old.encode(), new.encode())
+    return data if after == data else checked(after)
 
 
 def checked(data: bytes) -> bytes:
