@@ -83,7 +83,7 @@ def test_secrets_are_in_no_description_and_no_text(monkeypatch: pytest.MonkeyPat
 
 def test_a_sink_outside_of_a_writer_says_that_it_has_no_folder_to_stage_in() -> None:
     with pytest.raises(Refused, match="no folder to stage in"):
-        CassandraSink("shop.orders").describe()
+        CassandraSink("shop.orders").leftovers("1f0c9a2e")
 
 
 def test_dead_letters_are_a_sink_of_the_writer() -> None:

@@ -13,6 +13,7 @@ from epochal import Rolling, RollingFileSink
 from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.txn.errors import JournalCorrupt, OptionError
+from epochal.txn.participant import description_of
 
 SHAPE = "json 0123456789abcdef"
 
@@ -229,4 +230,4 @@ def test_what_cannot_roll_is_refused_when_the_sink_is_made(options: dict[str, ob
 def test_what_can_roll_says_so_in_its_description(format_: str, tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_rows=5))
 
-    assert sink.describe()["keeps_open"] is True
+    assert description_of(sink).keeps_open

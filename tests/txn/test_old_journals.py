@@ -11,7 +11,6 @@ import pytest
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from epochal.txn.records import Prepared, decode, encode
-from epochal.txn.totals import totals
 from epochal.txn.view import View, handles
 
 EXPECTED = ".expected"  # instead of .json: it is no record
@@ -29,12 +28,12 @@ def facts(view: View) -> dict[str, Any]:
         "base": view.base,
         "closed": view.latest.closed,
         "starts": {str(number): started.start for number, started in view.generations.items()},
-        "sinks": dict(view.latest.sinks),
+        "sinks": {name: dict(sink.settings) for name, sink in view.latest.sinks.items()},
         "floor": view.floor,
         "done_through": view.done_through,
         "done": sorted(view.done),
         "waiting": view.waiting(),
-        "left_in_doubt": sorted(view.nobodys),
+        "left_in_doubt": sorted(view.undecidable),
         "winners": {str(epoch): generation for epoch, generation in view.decided.items()},
         "attempts": {
             f"{epoch}.{generation}": _staged(record) if isinstance(record, Prepared) else {"sealed_by": record.by}
@@ -52,21 +51,20 @@ def facts(view: View) -> dict[str, Any]:
         ],
         "to_carry_out": [[roll.generation, roll.number] for roll in view.to_carry_out()],
         "next_rolls": {str(number): view.next_roll(number) for number in view.generations},
-        "kept": {name: view.kept(name) for name in sorted(names)},
-        "kept_through_floor": {name: view.kept(name, through=view.floor) for name in sorted(names)},
-        "totals": totals(view, through=view.done_through).to_json(),
+        "kept": {name: view.sink_state(name) for name in sorted(names)},
+        "kept_through_floor": {name: view.sink_state(name, through=view.floor) for name in sorted(names)},
+        "totals": view.totals(through=view.done_through).to_json(),
     }
 
 
 def _staged(record: Prepared) -> dict[str, Any]:
-    sinks: dict[str, Any] = dict(record.sinks)
     return {
         "offsets": record.offsets,
         "rolls": record.rolls,
         "handles": {name: handle.to_json() for name, handle in handles(record).items()},
-        "rows": {name: part["rows"] for name, part in sinks.items()},
-        "digests": {name: part.get("digest") for name, part in sinks.items()},
-        "changes": {name: part.get("changes", {}) for name, part in sinks.items()},
+        "rows": {name: staged.rows for name, staged in record.sinks.items()},
+        "digests": {name: staged.digest for name, staged in record.sinks.items()},
+        "changes": {name: dict(staged.changes) for name, staged in record.sinks.items()},
     }
 
 

@@ -18,8 +18,8 @@ from epochal.testing import DirectoryParticipant
 from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed
-from epochal.txn.model import Attempt, Json, Staged
-from epochal.txn.tallies import spelled
+from epochal.txn.model import Batch, Json, Staged
+from epochal.txn.row_digests import digest_text
 from tests.txn.keeping import Keeping
 from tests.txn.stream import TAG, Rows, Stream
 from tests.txn.test_old_journals import EXPECTED, facts
@@ -28,9 +28,9 @@ from tests.txn.test_old_journals import EXPECTED, facts
 class Digesting(DirectoryParticipant):
     """A sink that says which rows it has staged."""
 
-    def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
-        digest = spelled(sum(hash(row) for row in rows) * 0x9E3779B97F4A7C15)
-        return replace(super().stage(attempt, rows, offsets=offsets), digest=digest)
+    def stage(self, batch: Batch[Rows]) -> Staged:
+        digest = digest_text(sum(hash(row) for row in batch.rows) * 0x9E3779B97F4A7C15)
+        return replace(super().stage(batch), digest=digest)
 
 
 @dataclass
