@@ -31,7 +31,7 @@ log = logging.getLogger("epochal")
 
 COMMIT = ("checkpoint", "eager")
 RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
-NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
+NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
 class EpochWriter:

@@ -11,7 +11,7 @@ import pytest
 
 import epochal
 from epochal.sinks.storage.webhdfs import ADDRESS
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.children import Children
@@ -44,7 +44,7 @@ def test_kills_around_every_step_on_hdfs_without_java_show_readers_every_row_onc
     publish_epochs(spark, sink, range(EACH))
     reader = drivers.run_module("integration_tests.spark.manifest_reader", target, str(stop))
     epochs = EACH
-    for point in failpoints.NAMES_OF_COMPACTION:
+    for point in steps.NAMES_OF_COMPACTION:
         publish_epochs(spark, sink, range(epochs, epochs + EACH))
         epochs += EACH
         killed = drivers.run_module("epochal.cli", "compact", target, points=f"{point}=kill").wait()
@@ -56,7 +56,7 @@ def test_kills_around_every_step_on_hdfs_without_java_show_readers_every_row_onc
 
     assert last.ending is Ending.DONE, last.output
     assert seen["faults"] == []
-    assert seen["lists"] > len(failpoints.NAMES_OF_COMPACTION)
+    assert seen["lists"] > len(steps.NAMES_OF_COMPACTION)
     check(remote, epochs, files=3)
 
 
