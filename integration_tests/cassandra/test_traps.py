@@ -15,7 +15,7 @@ from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.sink import CassandraSink
 from epochal.testing.contract import claim_for
-from epochal.txn.model import Attempt, Handle, Outcome
+from epochal.txn.model import Attempt, Batch, Handle, Outcome
 from integration_tests.cassandra.tables import LINEAGE, Keyspace, Zombie, pairs, seen, stage, write
 from integration_tests.spark.waiting import wait_until
 
@@ -144,7 +144,8 @@ def test_who_takes_a_streams_place_writes_after_it_whatever_the_clocks_say(
     sink = space.sink(table, staging=sink.describe()["staging"])
     claim_for(sink, "another", replaces=(LINEAGE,))
     attempt = Attempt("another", 0, 1)
-    sink.commit(attempt, sink.stage(attempt, pairs(spark, (1, 2, "slow")), offsets="f").handle)
+    batch = Batch(attempt=attempt, rows=pairs(spark, (1, 2, "slow")), offsets="f")
+    sink.commit(attempt, sink.stage(batch).handle)
 
     assert seen(space, table) == [(1, 2, "slow")]
 

@@ -11,7 +11,7 @@ import pytest
 from epochal import DeltaSink, Refused, Rolling, RollingFileSink
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import visible_files
-from integration_tests.spark.epochs import LINEAGE
+from integration_tests.spark.epochs import LINEAGE, stage_frame
 from tests.txn.syncs import Synced
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_a_staged_file_that_is_gone_refuses_the_epoch(
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match=r"not all of them.*the same file system.*Nothing of the epoch was published"):
-        sink.stage(ATTEMPT, two_files(spark, format_), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark, format_))
     assert visible_files(tmp_path) == []
 
 
@@ -72,7 +72,7 @@ def test_a_staged_file_that_is_cut_short_refuses_the_epoch(
     meddling(monkeypatch, cut)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 @pytest.mark.parametrize("format_", ["orc", "json"])
@@ -83,7 +83,7 @@ def test_a_piece_of_an_open_part_that_is_gone_refuses_the_epoch(
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 def test_a_merged_file_that_is_gone_refuses_the_epoch(
@@ -97,7 +97,7 @@ def test_a_merged_file_that_is_gone_refuses_the_epoch(
     meddling(monkeypatch, lose, "after-merge")
 
     with pytest.raises(Refused, match=r"the 100 rows of 1 parts that Spark merged .* not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 @pytest.mark.parametrize("digest", [False, True])
@@ -109,7 +109,7 @@ def test_a_file_of_a_bucket_that_is_gone_refuses_the_epoch(
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, frame, offsets="digest")
+        stage_frame(sink, ATTEMPT, frame)
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -121,7 +121,7 @@ def test_a_staged_file_of_a_table_that_is_gone_refuses_the_epoch(
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match=r"not all are there.*the same file system.*Nothing of the epoch was written"):
-        sink.stage(ATTEMPT, frame, offsets="digest")
+        stage_frame(sink, ATTEMPT, frame)
     assert not list(tmp_path.glob("*.parquet"))
 
 
@@ -136,7 +136,7 @@ def test_an_epoch_without_rows_has_no_files(
         bucket_by=["word"] if bucketed and format_ != "text" else [],
         options={"rowTag": "row"} if format_ == "xml" else {},
     )
-    found = sink.stage(ATTEMPT, two_files(spark, format_).where("false"), offsets="digest")
+    found = stage_frame(sink, ATTEMPT, two_files(spark, format_).where("false"))
     sink.commit(ATTEMPT, found.handle)
 
     assert found.rows == 0
@@ -154,7 +154,7 @@ def test_every_folder_that_leads_to_a_staged_file_is_synced(
         "delta": DeltaSink(str(tmp_path), partition_by=["third"]),
     }
     synced = Synced(monkeypatch.setattr)
-    sinks[kind].stage(ATTEMPT, two_files(spark).selectExpr("*", "id % 3 AS third"), offsets="digest")
+    stage_frame(sinks[kind], ATTEMPT, two_files(spark).selectExpr("*", "id % 3 AS third"))
 
     left = [path for path in (tmp_path / "_epochal" / "staged").rglob("*") if not path.name.startswith((".", "_"))]
     folders = {path.parent for path in left if path.is_file()}

@@ -116,7 +116,6 @@ def test_gc_keeps_a_roll_that_is_recorded_and_removes_one_that_is_not(scene: Sce
     with going_away(Keeping):
         scene.command("roll", "--timeout", "0")
     stray = Attempt(QUERY, 0, driver.generation, 1)
-    sink.recall(scene.journal.read().kept("sink"), [])
     sink._create(stray, "part", {}, [])
 
     answer = scene.command("gc", "--yes", "--json").json

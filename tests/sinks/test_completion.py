@@ -16,7 +16,7 @@ from epochal.sinks.files import settings
 from epochal.sinks.files.policies.completion import Marks, ends_at, marker, next_version
 from epochal.sinks.files.policies.rolling import Piece, plan
 from epochal.txn.errors import OptionError
-from epochal.txn.model import Attempt, Handle
+from epochal.txn.model import Attempt, Handle, Json, RollRequest
 
 DAY = TimeBucket("at", "day")
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2, 1)
@@ -124,9 +124,13 @@ def by_the_clock(target: Path) -> RollingFileSink:
 
 def test_what_is_due_is_marked_between_epochs_and_forgotten(tmp_path: Path) -> None:
     sink = by_the_clock(tmp_path)
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0, "awaited day=9998-01-01/": 2e11}, [])
-    due = sink.due()
-    staged = sink.roll(ATTEMPT, every=False)
+    state: dict[str, Json] = {
+        "target": str(tmp_path),
+        "awaited day=2026-01-01/": 100.0,
+        "awaited day=9998-01-01/": 2e11,
+    }
+    due = sink.due(state)
+    staged = sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=False))
     assert staged is not None
     hidden = list(tmp_path.glob("day=*"))
     sink.commit(ATTEMPT, Handle(staged.handle.version, json.loads(json.dumps(staged.handle.body))))
@@ -141,8 +145,8 @@ def test_a_bucket_that_was_marked_gets_the_next_version(tmp_path: Path) -> None:
     (tmp_path / "day=2026-01-01").mkdir()
     (tmp_path / "day=2026-01-01" / "_SUCCESS").touch()
     sink = by_the_clock(tmp_path)
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}, [])
-    staged = sink.roll(ATTEMPT, every=False)
+    state: dict[str, Json] = {"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}
+    staged = sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=False))
     assert staged is not None
     sink.commit(ATTEMPT, staged.handle)
 
@@ -152,9 +156,9 @@ def test_a_bucket_that_was_marked_gets_the_next_version(tmp_path: Path) -> None:
 
 def test_publishing_what_is_open_marks_nothing_and_forgets_nothing(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format="json", name="files")  # as the command line makes it
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}, [])
+    state: dict[str, Json] = {"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}
 
-    assert sink.roll(ATTEMPT, every=True) is None
+    assert sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=True)) is None
 
 
 def test_a_marker_needs_a_bucket_that_has_a_time() -> None:
