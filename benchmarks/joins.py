@@ -2,9 +2,9 @@
 
     python -m benchmarks.joins [--parts 500] [--pieces 3] [--rounds 5] [--json]
 
-Each run stages an epoch that closes so many parts, each in a bucket of its own, and measures its commit: pieces joined in
-place, files renamed, the manifest written. A message is one call from Python to Spark's JVM. "One by one" is the same
-commit through the same JVM, each file operation a message of its own, as it was before they could go together.
+Each run stages an epoch that closes so many parts, each in a bucket of its own, and measures its commit: pieces joined
+in place, files renamed, the manifest written. A message is one call from Python to Spark's JVM. "One by one" is the
+same commit through the same JVM with a message for each file operation, as it was before they could go together.
 """
 
 from __future__ import annotations
