@@ -165,6 +165,15 @@ def test_a_foreign_file_at_one_of_many_names_stops_the_query_and_is_named(tmp_pa
     check_whole(tmp_path)
 
 
+def test_a_foreign_file_of_the_recorded_length_is_not_taken_for_ours_while_ours_is_staged(tmp_path: Path) -> None:
+    work = staged(tmp_path)
+    (tmp_path / "b=2").mkdir()
+    (tmp_path / "b=2/whole").write_text("foreign\n")
+
+    with pytest.raises(DataLost, match="b=2/whole should have 8 bytes, .* the staged file is still there"):
+        publish(tmp_path, work, SideBySide())
+
+
 def test_what_is_named_twice_is_published_once(tmp_path: Path) -> None:
     work = staged(tmp_path)
     twice = Work(work.facts, work.files * 2, work.joins, work.markers * 2, keeps=True, spent=work.spent)
