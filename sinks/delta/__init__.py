@@ -1,5 +1,5 @@
 """Delta tables."""
 
-from epochal.sinks.delta.sink import DeltaSink, from_description
+from epochal.sinks.delta.sink import DeltaSink
 
-__all__ = ["DeltaSink", "from_description"]
+__all__ = ["DeltaSink"]
