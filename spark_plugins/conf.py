@@ -95,7 +95,7 @@ def _sink(name: str, own: Mapping[str, str], prefix: str, faults: Faults) -> Par
     if arguments is None:
         return None
     try:
-        return cast("Participant[DataFrame]", found(**arguments, name=name))
+        return cast("Participant[DataFrame]", found(**{**arguments, "name": name}))
     except OptionError as error:
         for fault in error.faults:
             faults.add(f"{where}{fault}")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("epochal")
 
+Commit = Literal["checkpoint", "eager"]
 RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
 NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
 
@@ -60,7 +61,7 @@ class EpochWriter:
         self,
         *sinks: Participant[DataFrame],
         commit: Annotated[
-            Literal["checkpoint", "eager"],
+            Commit,
             Option("show an epoch when Spark's checkpoint of it is complete, or as soon as every sink has staged it"),
         ] = "checkpoint",
         journal: Annotated[

@@ -89,7 +89,8 @@ class Journal:
             if self._is_torn(names):
                 continue
             if self._settled is not None and view.done_through < self._settled.epoch:
-                self._seen, self._settled = {}, None  # the journal was replaced: nothing that is known of it holds
+                # The journal was replaced: nothing that is known of it holds.
+                self._seen, self._settled, self._view = {}, None, fold(())
                 continue
             self._settled = view.settled_states
             self._seen, self._view = {n: _slim(r, view) for n, r in records.items()}, view
@@ -172,7 +173,7 @@ class Journal:
         if through <= view.floor or kept < retain + slack:
             return
         failpoints.hit("before-snapshot")
-        self._create(Snapshot(through, self.now(), view.settled_states.states, view.totals(through=through)))
+        self._create(Snapshot(through, self.now(), view.states_for_snapshot(), view.totals(through=through)))
         failpoints.hit("after-snapshot")
         self.purge(through)
 

@@ -120,7 +120,7 @@ class Settler(Patience, Generic[Rows]):
         wall: Callable[[], float] = time.time,
         on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
-        super().__init__(coordinator.settle, backoff=backoff, clock=clock, sleep=sleep)
+        super().__init__(self._settle_coordinator, backoff=backoff, clock=clock, sleep=sleep)
         self.coordinator = coordinator
         self._max_pending = max_pending
         self._wall = wall
@@ -128,6 +128,9 @@ class Settler(Patience, Generic[Rows]):
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: EpochalError | None = None  # what ended the background thread
+
+    def _settle_coordinator(self) -> None:
+        self.coordinator.settle()
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called."""

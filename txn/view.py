@@ -56,7 +56,8 @@ class View:
     states_at_floor: States = field(default_factory=dict)
     folded_totals: Totals | None = None  # what the sinks were given up to the floor; None if nobody counted
     undecidable: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
-    known: StatesAt | None = None  # folded before: the records of these epochs may lack handles and changes
+    # Computed before: the records of these epochs may lack handles and changes.
+    known: StatesAt | None = field(default=None, compare=False)
     _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # computed before
 
     @cached_property
@@ -180,6 +181,11 @@ class View:
     def sink_states(self) -> dict[str, Mapping[str, Json]]:
         """The state of every sink that has one."""
         states = {name: self.sink_state(name) for name in self._stateful}
+        return {name: state for name, state in states.items() if state}
+
+    def states_for_snapshot(self) -> States:
+        """The states after the last epoch that is done, with the rolls that follow it: they are folded away with it."""
+        states = {name: self.sink_state(name, through=self.done_through) for name in self._stateful}
         return {name: state for name, state in states.items() if state}
 
     @cached_property

@@ -87,11 +87,11 @@ class CassandraSink(CassandraOptions):
         return self
 
     def describe(self) -> dict[str, Json]:
-        description = {
+        description: dict[str, Json] = {
             **super().describe(),
             **described(self.cluster),
             "target": self.target,
-            "totals": dict(self.total_columns),
+            "totals": {**self.total_columns},
         }
         if self.staging is None:
             del description["staging"]

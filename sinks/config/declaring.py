@@ -163,10 +163,13 @@ class Declaration:
         raise TypeError(f"{self.name}: {self.types} has no usual text; declare it with parse=, or setting=False")
 
 
-@cache
 def declarations(owner: Callable[..., Any]) -> Mapping[str, Declaration]:
     """The options of a class, or of its constructor."""
-    init: Any = owner.__init__ if isinstance(owner, type) else owner  # type: ignore[misc]  # read, not called
+    return _declarations(owner.__init__ if isinstance(owner, type) else owner)  # type: ignore[misc]  # not called
+
+
+@cache
+def _declarations(init: Callable[..., Any]) -> Mapping[str, Declaration]:
     hints = get_type_hints(init, include_extras=True)
     found = {}
     for parameter in inspect.signature(init).parameters.values():
@@ -224,7 +227,7 @@ def _whereabouts(name: str, names: Sequence[str], options: Mapping[str, Declarat
 
 def declared(kind: type[T]) -> type[T]:
     """For a dataclass of options: what `declared_options` is for a constructor."""
-    kind.__init__ = declared_options(kind.__init__)  # type: ignore[method-assign, misc]  # of this very class
+    kind.__init__ = declared_options(kind.__init__)  # type: ignore[method-assign]  # of this very class
     return kind
 
 

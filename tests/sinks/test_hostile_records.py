@@ -13,10 +13,10 @@ from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch as StagedRows
 from epochal.sinks.cassandra.standing import Register, Standing
 from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
-from epochal.sinks.files import state
 from epochal.sinks.files.handle import Join, Move, Work
-from epochal.sinks.files.manifest import PublishedEpoch, Told
+from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.sinks.files.sink import HANDLE_VERSION
+from epochal.sinks.files.state import open_parts_of
 from epochal.sinks.storage import register
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import LocalFiles, below, join
@@ -72,7 +72,7 @@ def test_a_handle_of_files_touches_nothing_outside_its_place(
     (home / "good").write_bytes(b"good")
     (home / "other").write_bytes(b"good")
     first: tuple[Move, ...] = (("data/other", "part-good", 4),)
-    told = Work(Told(), **{**work, "files": (*first, *work.get("files", ()))})
+    told = Work(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
     before = all_files(tmp_path)
 
     with pytest.raises(JournalCorrupt, match="names a place"):
@@ -177,7 +177,7 @@ def test_a_handle_of_cassandra_reads_nothing_outside_its_place(tmp_path: Path, o
 )
 def test_a_note_of_open_parts_names_nothing_outside_the_target(note: dict[str, Json]) -> None:
     with pytest.raises(JournalCorrupt, match="names a place outside"):
-        state.decode({"target": "/data", **note})
+        open_parts_of({"target": "/data", **note})
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "_epochal/x", ""])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from epochal.sinks.files.options import parse_buckets
 from epochal.sinks.files.policies.buckets import TimeBucket
-from epochal.sinks.files.settings import parse_buckets
 from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError
+from epochal.txn.participant import description_of
 
 GOOD = {
     "spark.epochal.orders.sinks": "archive, copy",
@@ -42,8 +43,8 @@ def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> N
     with pytest.raises(OptionError) as caught:
         writer_from_settings(GOOD | {"spark.epochal.orders.copy.rolling.max_age": "soon"}, "orders")
 
-    assert sink.describe()["keeps_open"] is True
-    assert "spark.epochal.orders.copy.max_age='soon': a time above 0, such as 30" in str(caught.value)
+    assert description_of(sink).keeps_open
+    assert "spark.epochal.orders.copy.rolling.max_age='soon': a time above 0, such as 30" in str(caught.value)
 
 
 def test_buckets_are_columns_and_units_of_time() -> None:

@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Staged
 from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.states import State
-from epochal.txn.view import View, rows
+from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
 
 AHEAD = 2  # epochs that can be prepared beyond the last committed one
@@ -64,7 +64,7 @@ class JournalMachine(RuleBasedStateMachine):
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
         if epoch <= self.floor or (epoch > self.committed + 1 and not self.prepared(epoch - 1)):
             return  # Spark runs epochs one after the other
-        part: Json = {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}
+        part = Staged(Handle(1, {"of": generation}), generation)
         created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 
         assert created == ((epoch, generation) not in self.attempts)
@@ -206,7 +206,7 @@ class JournalMachine(RuleBasedStateMachine):
     def check_rows(self, view: View) -> None:
         for epoch, generation in self.attempts:
             if view.state(epoch, generation) is State.PREPARED:
-                assert rows(view.prepared(epoch)[generation]) == {"sink": generation}
+                assert view.prepared(epoch)[generation].sinks["sink"].rows == generation
 
 
 TestJournalMachine = JournalMachine.TestCase
@@ -232,7 +232,7 @@ def test_records_of_our_own_are_not_read_back_but_a_start_is() -> None:
     journal = Journal(files, "journal")
     journal.claim(GenerationStarted(1, "query", base=0))
     journal.read()
-    journal.prepare(Prepared(0, 1, "offsets", {"sink": {}}))
+    journal.prepare(Prepared(0, 1, "offsets", {"sink": Staged(Handle(1, {}), 1)}))
     journal.decide(0, 1)
     journal.finish(0, 1)
     view = journal.read()
