@@ -1,32 +1,64 @@
-"""No failpoint is without a kill on either side that ``make test`` makes, of a driver with Spark and a real store.
+"""No failpoint is without a kill on either side that ``make test`` makes, of a real process.
+
+A sink's own steps are killed at in a driver with Spark and a real store. Steps of the protocol are the same for every
+sink: all of them are killed at without Spark, where thousands of drivers can die, and a sample of them with Spark.
 
 Each chain is said in one file; what is marked ``matrix`` does not count here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from epochal.txn import failpoints
 from integration_tests.cassandra import test_kills as cassandra
 from integration_tests.delta import test_kills as delta
 from integration_tests.hdfs import test_kills as hdfs
 from integration_tests.hdfs import test_rolling as rolling_on_hdfs
+from integration_tests.kill_matrix import plans as without_spark
 from integration_tests.spark import test_completion as completion
 from integration_tests.spark import test_kill_chain as chain
 from integration_tests.spark import test_rolling_kills as rolling
 
 ON_LOCAL_DISKS = (*chain.CHAIN, *chain.EAGER_CHAIN, *rolling.CHAIN, *rolling.IDLE_CHAIN, *completion.CHAIN)
 ON_SERVERS = (*hdfs.CHAIN, *rolling_on_hdfs.CHAIN, *cassandra.CHAIN, *cassandra.IN_WORKERS, *delta.CHAIN)
+# The table of steps says whose each is: "files, Delta: ..."; those of the protocol name no sink.
+SINKS = ("files", "Delta", "Cassandra")
+OF_SINKS = {step for step, text in failpoints.STEPS.items() if text.startswith(SINKS)}
+OF_PROTOCOL = {*failpoints.STEPS} - OF_SINKS
+# Where an epoch's fate turns, with files and Delta in one writer.
+SAMPLE = ("after-prepared", "before-decided", "after-decided", "after-commit", "after-done")
 
 
-def names(chain: tuple[str, ...]) -> set[str]:
-    return {point.partition("@")[0] for point in chain}
+def names(points: Iterable[str]) -> set[str]:
+    return {point.partition("@")[0] for point in points}
 
 
-def test_every_failpoint_is_killed_at_by_default() -> None:
-    assert names((*ON_LOCAL_DISKS, *ON_SERVERS)) == {*failpoints.NAMES}
+def both_sides(steps: Iterable[str]) -> set[str]:
+    return {f"{side}-{step}" for step in steps for side in ("before", "after")}
+
+
+def test_every_step_of_every_sink_is_killed_at_with_spark() -> None:
+    assert both_sides(OF_SINKS) - names((*ON_LOCAL_DISKS, *ON_SERVERS)) == set()
+
+
+def test_every_step_of_the_protocol_is_killed_at_without_spark_or_in_a_chain_with_it() -> None:
+    with_spark = names((*ON_LOCAL_DISKS, *ON_SERVERS))
+
+    assert both_sides(OF_PROTOCOL) - {*without_spark.REACHABLE} - with_spark == set()
+
+
+def test_a_sample_of_the_protocol_is_killed_at_with_spark() -> None:
+    assert {*SAMPLE} - names(chain.CHAIN) == set()
 
 
 def test_what_needs_no_server_is_killed_at_without_one() -> None:
     of_servers = {*chain.OF_CASSANDRA, *rolling.ON_HDFS}
 
-    assert names(ON_LOCAL_DISKS) == {*failpoints.NAMES} - of_servers
+    assert both_sides(OF_SINKS) - of_servers - names(ON_LOCAL_DISKS) == set()
+
+
+def test_the_steps_of_sinks_and_those_of_the_protocol_are_told_apart() -> None:
+    assert {"write", "rename", "keep", "log", "ledger"} <= OF_SINKS
+    assert {"generation", "prepared", "roll", "decided", "commit", "done", "purge"} <= OF_PROTOCOL
+    assert both_sides(OF_SINKS | OF_PROTOCOL) == {*failpoints.NAMES}

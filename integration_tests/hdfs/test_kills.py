@@ -14,12 +14,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 CHAIN = (
     "after-write@2",  # leaves staged files without a record
     "after-abort",
-    "before-prepared",
     "after-decided",
     "before-rename@2",
     "after-marker@2",
     "before-manifest@2",
-    "after-purge",
 )
 LONG_CHAIN = (
     "after-generation",

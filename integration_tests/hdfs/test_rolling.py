@@ -17,7 +17,7 @@ from integration_tests.spark.children import Children
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 # Of parts in Parquet, JSON and Avro: merged, joined in place, joined by a copy of their blocks.
-CHAIN = (
+LONG_CHAIN = (
     "before-join",
     "after-join",  # joined, and under no name that readers look at
     "before-join@3",
@@ -27,12 +27,16 @@ CHAIN = (
     "before-manifest@3",
     "before-cleanup@2",
 )
+CHAIN = ("before-join", "after-join", "after-copy", "before-keep@2", "before-manifest@3")
 # What makes one file of pieces on HDFS.
 CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "orc": "merge"}
 
 
-def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(drivers: Children, remote: Remote) -> None:
-    files = _killed(drivers, remote, CHAIN, "rolling-rows-parquet,json,avro")
+@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
+    drivers: Children, remote: Remote, chain: tuple[str, ...]
+) -> None:
+    files = _killed(drivers, remote, chain, "rolling-rows-parquet,json,avro")
 
     publish_what_is_open(f"{remote.uri}/checkpoint")
     world = remote.look()

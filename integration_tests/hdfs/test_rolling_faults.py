@@ -25,7 +25,13 @@ DATANODE = "a DataNode"  # what is killed; else the NameNode is, and this is wha
 # A client asks ten times, a second each, before it says that nobody is there.
 IMPATIENT = ("--conf", "spark.hadoop.ipc.client.connect.max.retries=1")
 
+# Every step has its turn, and so has each process; that each process is killed on each side of each step is the matrix.
 IN_EPOCHS = {
+    "before-keep": DATANODE,
+    "after-join": HELD,
+    "after-merge": NOT_STAGED,
+}
+LONG_IN_EPOCHS = {
     "before-keep": DATANODE,
     "after-keep@2": HELD,
     "before-join": DATANODE,
@@ -41,6 +47,12 @@ IN_EPOCHS_TURNED = {
     "before-merge": NOT_STAGED,
 }
 BETWEEN_EPOCHS = {
+    "before-merge": HELD,
+    "after-roll": HELD,
+    "before-join": DATANODE,
+    "after-rolled": DATANODE,
+}
+LONG_BETWEEN_EPOCHS = {
     "before-merge": HELD,
     "after-merge": DATANODE,
     "after-roll": HELD,
@@ -62,7 +74,11 @@ BETWEEN_EPOCHS_TURNED = {
 }
 
 
-@pytest.mark.parametrize("turns", [IN_EPOCHS, pytest.param(IN_EPOCHS_TURNED, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    "turns",
+    [IN_EPOCHS, *(pytest.param(turns, marks=pytest.mark.matrix) for turns in (LONG_IN_EPOCHS, IN_EPOCHS_TURNED))],
+    ids=["short", "long", "turned"],
+)
 def test_processes_killed_while_parts_are_kept_joined_and_merged_leave_the_files_that_the_policy_says(
     stream: Stream, mortal_hdfs: HdfsCluster, turns: Mapping[str, str]
 ) -> None:
@@ -81,7 +97,14 @@ def test_processes_killed_while_parts_are_kept_joined_and_merged_leave_the_files
     assert len(visible_files(world.second)) == 6  # of 2 buckets, each with 3 rows in an epoch: full at the second
 
 
-@pytest.mark.parametrize("turns", [BETWEEN_EPOCHS, pytest.param(BETWEEN_EPOCHS_TURNED, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    "turns",
+    [
+        BETWEEN_EPOCHS,
+        *(pytest.param(turns, marks=pytest.mark.matrix) for turns in (LONG_BETWEEN_EPOCHS, BETWEEN_EPOCHS_TURNED)),
+    ],
+    ids=["short", "long", "turned"],
+)
 def test_processes_killed_in_a_roll_between_epochs_hold_it_until_they_are_back(
     stream: Stream, mortal_hdfs: HdfsCluster, turns: Mapping[str, str]
 ) -> None:

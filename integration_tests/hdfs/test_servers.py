@@ -29,26 +29,25 @@ def test_spark_and_webhdfs_see_the_same_files(spark: SparkSession, hdfs: HdfsClu
     assert spark.read.json(f"{hdfs.uri}/seen").count() == 7
 
 
-def test_what_was_written_is_there_after_every_process_was_killed(spark: SparkSession) -> None:
-    with servers.hdfs(2) as cluster:
-        assert cluster.replication == 2
-        for name, value in cluster.settings.items():
-            if "defaultFS" not in name:
-                spark._jsc.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
-        spark.range(7).write.json(f"{cluster.uri}/seen")
-        pids = [node.pid for node in cluster.nodes]
-        for node in cluster.nodes:
-            node.kill()
-        assert not any(map(is_there, pids))
-        assert not any(node.running for node in cluster.nodes)
+def test_what_was_written_is_there_after_every_process_was_killed(
+    spark: SparkSession, mortal_hdfs: HdfsCluster
+) -> None:
+    for name, value in mortal_hdfs.settings.items():
+        if "defaultFS" not in name:
+            spark._jsc.hadoopConfiguration().set(name.removeprefix("spark.hadoop."), value)
+    spark.range(7).write.json(f"{mortal_hdfs.uri}/seen")
+    pids = [node.pid for node in mortal_hdfs.nodes]
+    for node in mortal_hdfs.nodes:
+        node.kill()
+    assert not any(map(is_there, pids))
+    assert not any(node.running for node in mortal_hdfs.nodes)
 
-        for node in cluster.nodes:
-            node.start()
-        cluster.wait_until_ready()
+    for node in mortal_hdfs.nodes:
+        node.start()
+    mortal_hdfs.wait_until_ready()
 
-        assert spark.read.json(f"{cluster.uri}/seen").count() == 7
-        assert not set(pids) & {node.pid for node in cluster.nodes}
-    assert not any(node.running for node in cluster.nodes)
+    assert spark.read.json(f"{mortal_hdfs.uri}/seen").count() == 7
+    assert not set(pids) & {node.pid for node in mortal_hdfs.nodes}
 
 
 @pytest.mark.local

@@ -14,7 +14,7 @@ import pytest
 
 from epochal.sinks.storage.hadoop import HadoopFiles
 from epochal.sinks.storage.webhdfs import ADDRESS, WebHdfsFiles
-from epochal.testing import servers
+from epochal.testing.servers import HdfsCluster
 from epochal.txn.files import Entry, Files
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.audits import audited
@@ -88,23 +88,25 @@ def test_a_race_for_a_name_has_one_winner(remote: Remote) -> None:
     assert files.names(remote.uri) == ("prize",)
 
 
-def test_every_call_has_a_deadline() -> None:
-    with servers.hdfs(own=True) as cluster:
-        patient, files = WebHdfsFiles(cluster.web), WebHdfsFiles(cluster.web, deadline=0.5)
-        patient.create(f"{cluster.uri}/file", b"data")
-        cluster.namenode.pause()
-        calls: list[Callable[[], object]] = [
-            lambda: files.read(f"{cluster.uri}/file"),
-            lambda: files.list(f"{cluster.uri}/"),
-            lambda: files.length(f"{cluster.uri}/file"),
-            lambda: files.create(f"{cluster.uri}/new", b""),
-        ]
+def test_every_call_has_a_deadline(mortal_hdfs: HdfsCluster) -> None:
+    uri, namenode = mortal_hdfs.uri, mortal_hdfs.namenode
+    patient, files = WebHdfsFiles(mortal_hdfs.web), WebHdfsFiles(mortal_hdfs.web, deadline=0.5)
+    patient.create(f"{uri}/file", b"data")
+    calls: list[Callable[[], object]] = [
+        lambda: files.read(f"{uri}/file"),
+        lambda: files.list(f"{uri}/"),
+        lambda: files.length(f"{uri}/file"),
+        lambda: files.create(f"{uri}/new", b""),
+    ]
+    namenode.pause()
+    try:
         for call in calls:
             with pytest.raises(OSError, match=r"(?i)timed out"):
                 call()
-        cluster.namenode.resume()
+    finally:
+        namenode.resume()  # others use it too
 
-        assert patient.read(f"{cluster.uri}/file") == b"data"
+    assert patient.read(f"{uri}/file") == b"data"
 
 
 def epochal(remote: Remote, command: str, *options: str, code: int = 0) -> Any:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 HOUR = TimeBucket("at", "hour")
-CHAIN = ("after-prepared@3", "before-marker@3", "after-marker@2", "before-keep@4", "before-manifest@6")
+CHAIN = ("before-marker@3", "after-marker@2", "before-manifest@6")
 LONG_CHAIN = (
     "after-write@3",
     "after-prepared@3",

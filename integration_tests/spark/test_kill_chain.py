@@ -1,4 +1,4 @@
-"""A driver is killed at every failpoint in turn, on one stream: each start recovers from the kill
+"""A driver is killed at one failpoint after the other, on one stream: each start recovers from the kill
 before it, goes on, and is killed at the next place.
 """
 
@@ -66,22 +66,30 @@ LONG_CHAIN = (
     "before-purge",
     "after-purge",
 )
-# Steps that the eager chain or that of rolling parts dies at too, in the same states: here only in the long chain.
-ELSEWHERE = (
-    "after-stage@2",
-    "before-prepared",
+# Every step of files and of Delta on both sides, and a sample of the protocol's: those are all killed at, for real and
+# by the hundred, in integration_tests/kill_matrix.
+CHAIN = (
+    "before-table",
+    "after-table",
+    "before-write",
+    "after-write",  # leaves staged files without a record, which the next start seals and removes
+    "after-abort",
+    "after-prepared",  # leaves a prepared attempt, which the next start's supersedes
+    "before-decided",
+    "after-decided",
     "before-rename",
-    "before-manifest@2",
     "after-rename@9",
+    "before-marker@2",
+    "after-marker@2",
+    "before-manifest@2",
+    "after-manifest@2",
+    "before-log",
+    "after-log",
     "before-cleanup@3",
     "after-cleanup@3",
     "after-commit@3",
-    "after-decided@2",
-    "before-snapshot",
-    "after-snapshot",
-    "after-purge",
+    "after-done@2",
 )
-CHAIN = tuple(point for point in LONG_CHAIN if point not in ELSEWHERE)
 # Their chain is in integration_tests/cassandra.
 OF_CASSANDRA = tuple(
     f"{side}-{step}"
@@ -96,7 +104,7 @@ OF_ROLLING = tuple(
     for side in ("before", "after")
 )
 # Where the decision is the journal's own, and commits/N may be missing for an epoch that is visible.
-EAGER_CHAIN = (
+LONG_EAGER_CHAIN = (
     "after-stage@3",
     "before-prepared@2",
     "after-prepared@2",
@@ -111,7 +119,7 @@ EAGER_CHAIN = (
     "before-done@2",
     "before-snapshot",
 )
-
+EAGER_CHAIN = ("before-decided@2", "after-decided@2", "after-rename@5", "after-log@2", "after-commit@3")
 
 HADOOPS = ("--conf", "spark.epochal.localDisk=false")
 
@@ -140,17 +148,23 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
 
 # Without epochal's file system, as in sessions that are not ours; in the default suite the drivers of test_two_drivers.
 @pytest.mark.parametrize(
-    "more", [(), pytest.param(HADOOPS, marks=pytest.mark.matrix)], ids=["epochal's disk", "Hadoop's disk"]
+    ("chain", "more"),
+    [
+        (EAGER_CHAIN, ()),
+        pytest.param(LONG_EAGER_CHAIN, (), marks=pytest.mark.matrix),
+        pytest.param(LONG_EAGER_CHAIN, HADOOPS, marks=pytest.mark.matrix),
+    ],
+    ids=["epochal's disk", "epochal's disk, long", "Hadoop's disk, long"],
 )
 def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs_and_an_audit_finds_them_exact(
-    spark: SparkSession, drivers: Children, world: World, more: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
     def check() -> None:
         check_after_a_kill(world, eager=True)
         never_differs(world.checkpoint)
 
     arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest", *more)
-    files = killed_at_each(drivers, world, EAGER_CHAIN, arguments, check)
+    files = killed_at_each(drivers, world, chain, arguments, check)
 
     check_at_the_end(world, files=files)
     check_readers_agree(spark, world)

@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 # Parquet is merged; Avro and JSON are copied, on local disks.
 ALL = "parquet,avro,json"
 GROUPS = "parquet,groups,orc"  # Parquet whose row groups are copied between files that are merged
-# Those of the protocol have their own chains. With @N the kill comes in a later epoch or sink of the run.
-CHAIN = (
+# With @N the kill comes in a later epoch or sink of the run.
+LONG_CHAIN = (
     "after-write@2",
     "before-merge",
     "after-merge",
@@ -50,8 +50,11 @@ CHAIN = (
     "after-snapshot",
     "after-purge",
 )
+# Steps that are the same for parts that are never open: test_kill_chain.py dies there, and the matrix without Spark.
+ELSEWHERE = ("after-write@2", "after-copy@3", "after-decided@2", "after-cleanup@2", "after-purge")
+CHAIN = tuple(point for point in LONG_CHAIN if point not in ELSEWHERE)
 # Between epochs, with nothing left to read: each run adds two epochs, waits until its parts have been idle, and dies.
-IDLE_CHAIN = (
+LONG_IDLE_CHAIN = (
     "before-roll",
     "after-roll",
     "before-merge",
@@ -61,6 +64,7 @@ IDLE_CHAIN = (
     "before-rolled",
     "after-rolled",
 )
+IDLE_CHAIN = tuple(point for point in LONG_IDLE_CHAIN if point not in ("before-merge", "before-rename@2"))
 # What makes one file of pieces on local disks.
 CLOSING = {"json": "copy", "csv": "copy", "avro": "copy", "parquet": "merge", "orc": "merge"}
 ON_HDFS = ("before-join", "after-join")  # integration_tests/hdfs/test_rolling.py
@@ -70,16 +74,20 @@ def test_the_chains_have_every_failpoint_of_rolling() -> None:
     assert {point.partition("@")[0] for point in (*CHAIN, *IDLE_CHAIN, *ON_HDFS)} >= {*OF_ROLLING}
 
 
-@pytest.mark.parametrize("formats", [ALL, *(pytest.param(f, marks=pytest.mark.matrix) for f in (GROUPS, "avro"))])
+@pytest.mark.parametrize(
+    ("chain", "formats"),
+    [(CHAIN, ALL), *(pytest.param(LONG_CHAIN, f, marks=pytest.mark.matrix) for f in (ALL, GROUPS, "avro"))],
+    ids=["short", "long", "row groups, long", "avro, long"],
+)
 def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
-    spark: SparkSession, drivers: Children, world: World, formats: str
+    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...], formats: str
 ) -> None:
     def check() -> None:
         check_parts_after_a_kill(world)
         never_differs(world.checkpoint)
 
     arguments = ("--small-journal", "--sinks", f"rolling-rows-{formats}", "--digest")
-    files = killed_at_each(drivers, world, _met_by(formats, CHAIN), arguments, check)
+    files = killed_at_each(drivers, world, _met_by(formats, chain), arguments, check)
     of = formats.split(",")  # pieces that are open are looked into as well
     check_all_exact(world.checkpoint, sinks=len(of), rows=files * ROWS, without_digest=of.count("avro"))
 
@@ -88,11 +96,18 @@ def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
     assert len(visible_files(world.first)) < 2 * files  # of 3 buckets, each epoch would make 3
 
 
-@pytest.mark.parametrize("formats", [GROUPS, *(pytest.param(f, marks=pytest.mark.matrix) for f in (ALL, "avro"))])
+@pytest.mark.parametrize(
+    ("chain", "formats"),
+    [
+        (IDLE_CHAIN, GROUPS),
+        *(pytest.param(LONG_IDLE_CHAIN, f, marks=pytest.mark.matrix) for f in (GROUPS, ALL, "avro")),
+    ],
+    ids=["short", "long", "all, long", "avro, long"],
+)
 def test_kills_around_every_step_of_a_roll_between_epochs_lose_and_double_nothing(
-    drivers: Children, world: World, formats: str
+    drivers: Children, world: World, chain: tuple[str, ...], formats: str
 ) -> None:
-    chain, sinks = _met_by(formats, IDLE_CHAIN), ("--sinks", f"rolling-idle-{formats}")
+    chain, sinks = _met_by(formats, chain), ("--sinks", f"rolling-idle-{formats}")
     files = killed_between_epochs(drivers, world, chain, sinks, lambda: check_parts_after_a_kill(world))
 
     _publish(world)

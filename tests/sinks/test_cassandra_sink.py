@@ -22,7 +22,7 @@ from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.options import seconds
 from epochal.sinks.cassandra.table import Table, misfits, unsortable
 from epochal.txn.errors import Refused, StoreAway
-from epochal.txn.model import Attempt
+from epochal.txn.model import Attempt, Batch
 
 SECRET = "hunter2"  # it is to be looked for
 ONE = Connection(consistency="ONE")
@@ -119,8 +119,17 @@ def test_secrets_are_in_no_description_and_no_text(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_sink_outside_of_a_writer_says_that_it_has_no_folder_to_stage_in() -> None:
+    batch: Batch[Any] = Batch(attempt=Attempt("1f0c9a2e", 0, 1), rows=None, offsets="")
+
+    with pytest.raises(Refused, match="no folder to stage in"):
+        CassandraSink("shop.orders").stage(batch)
     with pytest.raises(Refused, match="no folder to stage in"):
         CassandraSink("shop.orders").leftovers("1f0c9a2e")
+
+
+def test_a_description_names_a_folder_only_if_the_user_has_named_one() -> None:
+    assert "staging" not in CassandraSink("shop.orders").describe()
+    assert CassandraSink("shop.orders", staging="/tmp/staged").describe()["staging"] == "/tmp/staged"
 
 
 def test_dead_letters_are_a_sink_of_the_writer() -> None:
