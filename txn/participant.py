@@ -1,8 +1,8 @@
 """What a store must be able to do to take part.
 
 A participant that passes `epochal.testing.contract` can join any writer. It becomes known to the
-command line (`recover`, `gc`) through an entry point of the group ``epochal.participants`` whose
-object rebuilds it from what `describe` returned.
+command line (`recover`, `gc`) through an entry point of the group ``epochal.sinks``: a class whose
+`from_description` rebuilds it from what `describe` returned.
 
 No call depends on an earlier one: what a call needs is in its arguments.
 """

@@ -13,7 +13,8 @@ The first line of a file says which start of which lineage wrote it, and from wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 from urllib.parse import quote
 
 from epochal.sinks.storage.register import Register
@@ -54,6 +55,14 @@ class DirectoryParticipant:
 
     def describe(self) -> dict[str, Json]:
         return {"type": "directory", "target": self._path, "name": self._name}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Json]) -> Self:
+        """The participant that `describe` described."""
+        target, name = description.get("target"), description.get("name")
+        if not (isinstance(target, str) and isinstance(name, str)):
+            raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
+        return cls(target, name=name)
 
     def open(self, lineage: str) -> Memory:
         register = self._register.read()
@@ -167,14 +176,6 @@ class DirectoryParticipant:
         found = epochs.get(attempt.epoch, "")
         if found.startswith(attempt.number) and self._head(found).get("start", attempt.start) != attempt.start:
             raise TwoJournals(f"{self._path}: epoch {attempt.epoch} is there from another start of this generation")
-
-
-def from_description(description: dict[str, Json]) -> DirectoryParticipant:
-    """The participant that `describe` described."""
-    target, name = description.get("target"), description.get("name")
-    if not (isinstance(target, str) and isinstance(name, str)):
-        raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
-    return DirectoryParticipant(target, name=name)
 
 
 def _quoted(lineage: str) -> str:
