@@ -170,7 +170,7 @@ def test_a_foreign_file_of_the_recorded_length_is_not_taken_for_ours_while_ours_
     (tmp_path / "b=2").mkdir()
     (tmp_path / "b=2/whole").write_text("foreign\n")
 
-    with pytest.raises(DataLost, match="b=2/whole should have 8 bytes, .* the staged file is still there"):
+    with pytest.raises(DataLost, match=r"b=2/whole should have 8 bytes, .* the staged file is still there"):
         publish(tmp_path, work, SideBySide())
 
 
