@@ -278,6 +278,7 @@ class LocalFiles(OneByOne):
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
         self._named: set[tuple[str, int]] = set()  # folders whose names are on stable storage, with their inodes
+        self._synced: dict[str, int] = {}  # folders that were synced, with the time of their last change before it
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
@@ -394,12 +395,15 @@ class LocalFiles(OneByOne):
             self.sync(path)
         for folder, entries in _leading_to(paths, within):
             names = {(entry, os.stat(entry).st_ino) for entry in entries}
-            if names <= self._named:
+            changed = os.stat(folder).st_mtime_ns  # a folder that was made again may have the inode of the one before
+            if names <= self._named and self._synced.get(folder) == changed:
                 continue  # the folders of a stream are made once, and come back in every epoch
             _sync_folder(folder)
             if len(self._named) > MANY:
                 self._named.clear()  # each epoch has folders of its own too
+                self._synced.clear()
             self._named |= {name for name in names if os.path.isdir(name[0])}
+            self._synced[folder] = changed
 
     def sync(self, path: str) -> None:
         if not self._sync:
