@@ -66,7 +66,12 @@ KILLS = ("after-compact-stage", "before-compact-rename=kill@2", "after-compact-d
 
 @pytest.mark.parametrize(
     ("format_", "kills"),
-    [("parquet", KILLS), ("csv", KILLS[:1]), pytest.param("csv", KILLS[1:], marks=pytest.mark.matrix)],
+    # What comes after a joined file is staged is the same for all formats: the test above dies there.
+    [
+        ("parquet", KILLS[:1]),
+        ("csv", KILLS[:1]),
+        *(pytest.param(format_, KILLS[1:], marks=pytest.mark.matrix) for format_ in ("parquet", "csv")),
+    ],
 )
 def test_kills_of_a_compaction_through_spark_lose_and_double_nothing(
     spark: SparkSession, drivers: Children, remote: Remote, format_: Format, kills: tuple[str, ...]
