@@ -9,6 +9,7 @@ one in a page, `epochal.testing.contract` is the suite that it must pass.
 (42, {}, None)
 """
 
+from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
 from epochal.sinks.storage.register import Lineages, Register
 from epochal.txn import failpoints
 from epochal.txn.audit import Difference, Expected, Found, Scope
@@ -58,6 +59,7 @@ __all__ = [
     "Lineages",
     "Memory",
     "OpenRows",
+    "Option",
     "OptionError",
     "Outcome",
     "Participant",
@@ -69,11 +71,14 @@ __all__ = [
     "RowDigest",
     "Scope",
     "Shown",
+    "SinkName",
+    "SinkOptions",
     "Staged",
     "StoreAway",
     "TwoJournals",
     "Wrapper",
     "check_predecessor",
     "check_same",
+    "declared",
     "failpoints",
 ]

@@ -35,7 +35,7 @@ log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
 RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
-NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
+NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
 def _check_tokens(faults: Faults, option: str, value: Any) -> Any:

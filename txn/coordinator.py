@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from epochal.txn import rolls
+from epochal.txn import failpoints, rolls
 from epochal.txn.batches import Batches, BatchOutcome
 from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.errors import Refused
@@ -82,6 +82,7 @@ class Coordinator(Generic[Rows]):
 
     def begin(self) -> None:
         """Check the lineage, claim a generation and clear what dead generations left."""
+        failpoints.check_names()
         generation = self._generation = self._starts.claim()
         self._incarnation, self._journal = generation.incarnation, generation.journal
         self._journal.sweep()

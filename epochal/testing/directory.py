@@ -25,6 +25,7 @@ from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Mem
 from epochal.txn.participant import Auditable, Rolls
 
 HANDLE_VERSION = 1
+failpoints.register("directory", {"write": "the epoch is staged", "rename": "the staged file gets its name"})
 KEY_LENGTH = len(Attempt("", 0, 0).key)
 
 

@@ -14,6 +14,7 @@ import pytest
 import epochal
 from epochal.sinks.files.options import Format
 from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.spark.chains import publish_what_is_open
 from integration_tests.spark.checks import check_at_the_end, leftovers, visible_files, visible_rows
 from integration_tests.spark.children import REPOSITORY, Child, Children, Ended
@@ -54,9 +55,9 @@ OF_MERGING = ("before-compact-stage", "after-compact-stage", "after-compact-remo
 @pytest.mark.parametrize(
     ("format_", "points"),
     [
-        ("json", failpoints.NAMES_OF_COMPACTION),
+        ("json", steps.NAMES_OF_COMPACTION),
         ("parquet", OF_MERGING),
-        pytest.param("parquet", failpoints.NAMES_OF_COMPACTION, marks=pytest.mark.matrix),
+        pytest.param("parquet", steps.NAMES_OF_COMPACTION, marks=pytest.mark.matrix),
     ],
     ids=["json", "parquet", "parquet-long"],
 )
@@ -149,7 +150,7 @@ def compact_while(driver: Child, target: Path, *, kill_each: int) -> int:
     """Compact again and again for as long as a driver runs, each few times with a kill; how many were made."""
     runs = 0
     while driver._process.poll() is None:
-        points = failpoints.NAMES_OF_COMPACTION
+        points = steps.NAMES_OF_COMPACTION
         killed = f"{points[runs % len(points)]}=kill" if runs % kill_each == 0 else ""
         done = subprocess.run(
             [sys.executable, "-m", "epochal.cli", "compact", str(target)],

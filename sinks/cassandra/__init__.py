@@ -1,5 +1,7 @@
 """Cassandra tables."""
 
+from epochal.sinks.cassandra import failpoints as _failpoints  # noqa: F401  # which registers them
+
 try:
     from epochal.sinks.cassandra.cluster.endpoint import Connection
     from epochal.sinks.cassandra.options import Tuning
