@@ -123,7 +123,8 @@ class Endpoint(Connection):
         """With user and password from the environment, where the options have none and the hosts may have them."""
         if self.complete:
             return self
-        user, password = self.user or os.environ.get(USER), self.password or os.environ.get(PASSWORD)
+        user = self.user or os.environ.get(USER) or None
+        password = self.password or os.environ.get(PASSWORD) or None
         whole = replace(self, user=user, password=password, complete=True)
         if not self.from_journal:
             return whole
