@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import filesystems, hadoop_errors, java_code, webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, JoiningFiles, LocalFiles, is_local, local_path, swept_thrice
+from epochal.txn.files import TEMPORARY, Entry, JoiningFiles, LocalFiles, is_local, local_path, temporary_file_vanished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ class HadoopFiles:
                 made = self.calls.create(path, TEMPORARY, bytearray(data), durable)
             if made is not None:  # else a newer start swept the temporary file
                 return bool(made)
-        raise swept_thrice(path)
+        raise temporary_file_vanished(path)
 
     def read(self, path: str) -> bytes:
         with python_errors(path):

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Staged
-from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
+from epochal.txn.plan import Decide, Finish, Removal, decided_not_done, epochs_in_doubt, next_step, removal_of
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.states import State
 from epochal.txn.view import View
@@ -176,32 +176,34 @@ class JournalMachine(RuleBasedStateMachine):
     def check_what_is_open(self, view: View) -> None:
         beyond = {e for e, _ in self.attempts if e > self.done}
 
-        assert set(held(view, self.committed)) == {e for e in beyond if e <= self.committed or e in self.decided}
+        assert set(decided_not_done(view, self.committed)) == {
+            e for e in beyond if e <= self.committed or e in self.decided
+        }
         prepared = {e for (e, _), state in self.attempts.items() if state == "prepared"}
-        assert set(in_doubt(view, self.committed)) == {e for e in beyond & prepared if e > self.committed}
+        assert set(epochs_in_doubt(view, self.committed)) == {e for e in beyond & prepared if e > self.committed}
 
     def check_leftovers(self, view: View) -> None:
         for epoch in range(max(0, self.committed - 1), self.committed + AHEAD + 1):
             for generation in range(1, self.generation + 2):
                 attempt = Attempt("query", epoch, generation)
 
-                assert sweep(view, attempt, newest=self.generation) is self.verdict(epoch, generation)
+                assert removal_of(view, attempt, newest=self.generation) is self.verdict(epoch, generation)
 
-    def verdict(self, epoch: int, generation: int) -> Sweep:
+    def verdict(self, epoch: int, generation: int) -> Removal:
         if epoch <= self.floor:
-            return Sweep.REMOVE
+            return Removal.REMOVE
         decided = epoch in self.decided
         if generation >= self.generation and not decided:
-            return Sweep.KEEP
+            return Removal.KEEP
         state = self.attempts.get((epoch, generation))
         if state is None:
-            return Sweep.KEEP if generation >= self.generation else Sweep.SEAL_THEN_REMOVE
+            return Removal.KEEP if generation >= self.generation else Removal.SEAL_THEN_REMOVE
         if state == "sealed":
-            return Sweep.REMOVE
+            return Removal.REMOVE
         if not decided:
-            return Sweep.KEEP
+            return Removal.KEEP
         undone_winner = self.decided[epoch] == generation and epoch > self.done
-        return Sweep.KEEP if undone_winner else Sweep.REMOVE
+        return Removal.KEEP if undone_winner else Removal.REMOVE
 
     def check_rows(self, view: View) -> None:
         for epoch, generation in self.attempts:
