@@ -12,7 +12,8 @@ one in a page, `epochal.testing.contract` is the suite that it must pass.
 from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
 from epochal.sinks.storage.register import Lineages, Register
 from epochal.txn import failpoints
-from epochal.txn.audit import Difference, Expected, Found, Scope
+from epochal.txn.audit import Difference, Expected, Scope, StoreReport
+from epochal.txn.commit_checks import VisibleEpoch, check_predecessor, check_same_attempt
 from epochal.txn.errors import (
     BadRows,
     DataLost,
@@ -24,7 +25,6 @@ from epochal.txn.errors import (
     StoreAway,
     TwoJournals,
 )
-from epochal.txn.landing import Shown, check_predecessor, check_same
 from epochal.txn.model import (
     NO_EPOCH,
     Attempt,
@@ -53,7 +53,6 @@ __all__ = [
     "EpochalError",
     "Expected",
     "FencedOut",
-    "Found",
     "Handle",
     "Json",
     "Lineages",
@@ -70,15 +69,16 @@ __all__ = [
     "Rolls",
     "RowDigest",
     "Scope",
-    "Shown",
     "SinkName",
     "SinkOptions",
     "Staged",
     "StoreAway",
+    "StoreReport",
     "TwoJournals",
+    "VisibleEpoch",
     "Wrapper",
     "check_predecessor",
-    "check_same",
+    "check_same_attempt",
     "declared",
     "failpoints",
 ]

@@ -19,10 +19,10 @@ from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut
 from epochal.txn.files import Files, join
-from epochal.txn.guard import Choices
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.participant import Participant
 from epochal.txn.settler import Settler

@@ -22,9 +22,9 @@ from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.choices import Choices, tokens
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.files import join
-from epochal.txn.guard import Choices, tokens
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:

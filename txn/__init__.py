@@ -1,6 +1,13 @@
 """The protocol: two-phase commit bound to streaming epochs. No Spark, no store, standard library only.
 
-Read in this order: `model` (the words), `states` (what may follow what), `records` and `journal`
-(what is on disk), `view` (the journal folded), `plan` (what is left to do), `guard` (what is
-refused at a start), `landing` (and at a commit), `coordinator` (the steps), `settler` (patience).
+Read in this order:
+
+1. The words: `model`, `participant` (what a store must do), `states` (what may follow what), `errors`.
+2. What is on disk: `records`, `codec`, `journal`, on top of `files`.
+3. Pure decisions: `view` (the journal folded), `plan` (the next step), `offsets` (did an epoch read the same rows),
+   `guard` and `choices` (what a start refuses, what the user chose), `claims` (which journal a target belongs to),
+   `commit_checks` (what a commit refuses).
+4. The steps: `start`, `incarnations`, `batches`, `settlement`, `rolls`, and `coordinator`, which joins them.
+5. Around them: `settler` (retries), `recovery` (settling without a driver), `audit`, `row_digests` and `totals` (is
+   every row there once), `failpoints` (where tests kill the process).
 """

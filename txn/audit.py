@@ -75,7 +75,7 @@ def expected(view: View, sink: str, place: str, *, alone: bool) -> Expected:
     return Expected(
         since=folded.since,
         epochs=given,
-        folded=total(span.given for span in spans),
+        folded=total(span.row_digest for span in spans),
         folded_epochs=sum(span.epochs for span in spans),
         folded_through=view.floor,
         through=view.done_through,
@@ -105,29 +105,32 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StoreReport:
     """What a sink has read in its store.
 
-    `landed` are the epochs that the store says it has, complete from `seen_from` on; None if it does not say.
+    `epochs_present` are the epochs that the store has recorded, without a gap from `complete_from` on; None if it keeps
+    no such record.
     `recorded` is what the store itself remembers of what an epoch was given, `epochs` what is there now, where that can
     be told apart, and `total` all of it together. If each epoch takes the place of those before it, `only_from` is the
     first whose rows should be there.
     """
 
-    landed: frozenset[int] | None = None
-    seen_from: int = 0
+    epochs_present: frozenset[int] | None = None
+    complete_from: int = 0
     recorded: Mapping[int, RowDigest] = field(default_factory=dict)
     epochs: Mapping[int, RowDigest] = field(default_factory=dict)
     total: RowDigest | None = None
     only_from: int | None = None
     differences: tuple[Difference, ...] = ()
     unproven: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()  # what could not be told apart, and matters only if the total is not the one expected
+    ambiguous: tuple[
+        str, ...
+    ] = ()  # what could not be told apart, and matters only if the total is not the one expected
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class AuditResult:
     """The answer for one sink."""
 
     verdict: Verdict
@@ -140,14 +143,14 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def compare_with_store(wanted: Expected, found: Found) -> Judgement:
+def compare_with_store(wanted: Expected, found: StoreReport) -> AuditResult:
     """Compare what was given with what is there."""
     differences = [*found.differences, *_landed(wanted, found), *_recorded(wanted, found)]
     unproven = [*found.unproven, *_unknown(wanted, found)]
     notes = list(found.notes)
     if found.only_from is not None:
         wanted = _only(wanted, found.only_from)
-        found = replace(found, landed=frozenset(e for e in found.landed or () if e >= found.only_from))
+        found = replace(found, epochs_present=frozenset(e for e in found.epochs_present or () if e >= found.only_from))
     asked = _asked(wanted, found)
     whole = _whole(wanted, found, asked)
     in_total = compare(whole, found.total) if whole is not None and found.total is not None else None
@@ -170,11 +173,11 @@ def compare_with_store(wanted: Expected, found: Found) -> Judgement:
     unread = [epoch for epoch, tally in sorted(asked.items()) if tally.rows and epoch not in found.epochs]
     proven = in_total == "" or (not unread and (folded == "" or len(asked) >= wanted.count))
     if not proven:
-        unproven += found.untold
+        unproven += found.ambiguous
     if not (proven or unproven or differences):
         unproven.append(_why(unread, wanted))
     verdict = Verdict.DIFFERS if differences else Verdict.EXACT if proven and not unproven else Verdict.NOT_PROVABLE
-    return Judgement(
+    return AuditResult(
         verdict=verdict,
         epochs=max(wanted.count, len(asked)),
         wanted=whole if whole is not None else wanted.total,
@@ -203,20 +206,26 @@ def compare(wanted: RowDigest, there: RowDigest) -> str:
     return ""
 
 
-def _landed(wanted: Expected, found: Found) -> list[Difference]:
+def _landed(wanted: Expected, found: StoreReport) -> list[Difference]:
     """Epochs that are missing, and some that nobody gave."""
-    if found.landed is None:
+    if found.epochs_present is None:
         return []
-    missing = [epoch for epoch in sorted(wanted.epochs) if epoch >= found.seen_from and epoch not in found.landed]
+    missing = [
+        epoch for epoch in sorted(wanted.epochs) if epoch >= found.complete_from and epoch not in found.epochs_present
+    ]
     differences = [Difference("is done, and the store does not have it", epoch) for epoch in missing]
-    never = [e for e in sorted(found.landed) if wanted.folded_through < e <= wanted.through and e not in wanted.epochs]
+    never = [
+        e
+        for e in sorted(found.epochs_present)
+        if wanted.folded_through < e <= wanted.through and e not in wanted.epochs
+    ]
     differences += [
         Difference("is in the store, and the journal never gave it", epoch)
         for epoch in never
         if epoch >= wanted.since and epoch > wanted.adopted
     ]
-    folded = [e for e in found.landed if wanted.since <= e <= wanted.folded_through and e > wanted.adopted]
-    seen = found.seen_from <= wanted.since and wanted.adopted < wanted.since and not wanted.uncertain
+    folded = [e for e in found.epochs_present if wanted.since <= e <= wanted.folded_through and e > wanted.adopted]
+    seen = found.complete_from <= wanted.since and wanted.adopted < wanted.since and not wanted.uncertain
     if seen and len(folded) != wanted.folded_epochs:
         differences.append(
             Difference(
@@ -227,7 +236,7 @@ def _landed(wanted: Expected, found: Found) -> list[Difference]:
     return differences
 
 
-def _recorded(wanted: Expected, found: Found) -> list[Difference]:
+def _recorded(wanted: Expected, found: StoreReport) -> list[Difference]:
     """Where the store's own record of an epoch is not the journal's."""
     differences = []
     for epoch, tally in sorted(wanted.epochs.items()):
@@ -245,35 +254,35 @@ def _recorded(wanted: Expected, found: Found) -> list[Difference]:
     return differences
 
 
-def _unknown(wanted: Expected, found: Found) -> list[str]:
+def _unknown(wanted: Expected, found: StoreReport) -> list[str]:
     """What the journal cannot tell any more."""
     reasons = []
-    before = [e for e in found.landed or () if e < wanted.since and e not in found.recorded]
+    before = [e for e in found.epochs_present or () if e < wanted.since and e not in found.recorded]
     if before:
         reasons.append(
             f"epochs up to {max(before)}: staged before the journal counted rows, or folded away by an older epochal"
         )
-    adopted = [e for e in found.landed or () if wanted.since <= e <= wanted.adopted and e not in found.recorded]
+    adopted = [e for e in found.epochs_present or () if wanted.since <= e <= wanted.adopted and e not in found.recorded]
     if adopted:
         reasons.append(f"epochs up to {wanted.adopted}: taken as they were (adopt=), the journal did not give them")
     if wanted.uncertain:
         reasons.append("some epochs that are folded away may have gone to another place of this sink")
-    if found.landed is not None and wanted.epochs and found.seen_from > min(wanted.epochs):
-        reasons.append(f"epochs up to {found.seen_from - 1}: the store's own log does not go back to them")
+    if found.epochs_present is not None and wanted.epochs and found.complete_from > min(wanted.epochs):
+        reasons.append(f"epochs up to {found.complete_from - 1}: the store's own log does not go back to them")
     return reasons
 
 
-def _asked(wanted: Expected, found: Found) -> dict[int, RowDigest]:
+def _asked(wanted: Expected, found: StoreReport) -> dict[int, RowDigest]:
     """What each epoch was given: by the journal, or by what the store remembers of epochs before that."""
     asked = {epoch: tally for epoch, tally in found.recorded.items() if epoch <= wanted.through}
     return {**asked, **wanted.epochs}
 
 
-def _whole(wanted: Expected, found: Found, asked: Mapping[int, RowDigest]) -> RowDigest | None:
+def _whole(wanted: Expected, found: StoreReport, asked: Mapping[int, RowDigest]) -> RowDigest | None:
     """What all epochs in the store were given together; None if that is not known of some."""
-    if set(found.landed or ()) <= set(asked) and len(asked) >= wanted.count:
+    if set(found.epochs_present or ()) <= set(asked) and len(asked) >= wanted.count:
         return total(asked.values())
-    before = [epoch for epoch in found.landed or () if epoch < wanted.since or epoch <= wanted.adopted]
+    before = [epoch for epoch in found.epochs_present or () if epoch < wanted.since or epoch <= wanted.adopted]
     return None if before or wanted.uncertain else wanted.total
 
 
@@ -293,7 +302,7 @@ def _flows(asked: Mapping[int, RowDigest], found: Mapping[int, RowDigest]) -> bo
     return set(found) <= set(asked)
 
 
-def _folded(wanted: Expected, found: Found, asked: Mapping[int, RowDigest]) -> str | None:
+def _folded(wanted: Expected, found: StoreReport, asked: Mapping[int, RowDigest]) -> str | None:
     """Epochs whose records are folded away, together; None if there is nothing to compare them with."""
     there = {e: t for e, t in found.epochs.items() if wanted.since <= e <= wanted.folded_through and e not in asked}
     if not there or len(there) != wanted.folded_epochs:
@@ -312,7 +321,7 @@ def _both_digests(one: RowDigest, another: RowDigest | None) -> bool:
 
 
 def _there(
-    found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None, in_total: str | None
+    found: StoreReport, asked: Mapping[int, RowDigest], whole: RowDigest | None, in_total: str | None
 ) -> RowDigest | None:
     """What was found, in rows: as many as were staged where lines were compared and are the same."""
     if found.total is not None:
@@ -327,7 +336,7 @@ def _there(
     return total({**found.epochs, **good}.values())
 
 
-def _digests(wanted: Expected, found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None) -> str:
+def _digests(wanted: Expected, found: StoreReport, asked: Mapping[int, RowDigest], whole: RowDigest | None) -> str:
     """In a word, which digests were compared and with what result."""
     if whole is not None and found.total is not None and _both_digests(whole, found.total):
         return "equal" if whole.digest == found.total.digest else "differs"

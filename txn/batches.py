@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
 from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.claims import check_holder
 from epochal.txn.errors import BadRows, FencedOut, OffsetsChanged, Refused, StoreAway
-from epochal.txn.holding import check_holder
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Staged
 from epochal.txn.offsets import Match, compare, is_old
 from epochal.txn.participant import Participant
@@ -69,7 +69,7 @@ class Batches(Generic[Rows]):
             return BatchOutcome.SKIPPED
         start = view.start_of(number)
         attempt = Attempt(self.generation.lineage, epoch, number, start=start, scratch=self.scratch)
-        rolled = sum(1 for roll in view.rolled() if roll.after == epoch - 1)
+        rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
         record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
         if not journal.prepare(record):
@@ -89,7 +89,7 @@ class Batches(Generic[Rows]):
         for name in self.participants:
             if self._was_adopted(name, attempt.epoch, offsets):
                 continue
-            after = view.given(name, attempt.generation, before=attempt.epoch, only_done=True)
+            after = view.previous_epoch(name, attempt.generation, before=attempt.epoch, only_done=True)
             batches[name] = Batch(
                 attempt=Attempt(
                     attempt.lineage,
@@ -114,8 +114,8 @@ class Batches(Generic[Rows]):
                 failpoints.hit("before-stage")
                 staged[name] = self.participants[name].stage(batch)
                 failpoints.hit("after-stage")
-            if len({part.given for part in staged.values()}) > 1:
-                counts = ", ".join(f"{name} {part.given}" for name, part in staged.items())
+            if len({part.rows_seen for part in staged.values()}) > 1:
+                counts = ", ".join(f"{name} {part.rows_seen}" for name, part in staged.items())
                 raise BadRows(
                     f"epoch {attempt.epoch}: the sinks got different numbers of rows ({counts}). The frame gives other "
                     "rows each time it runs (rand(), a changing table): make it deterministic or write it to one sink"

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.batches import Batches, BatchOutcome
 from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.choices import Choices
+from epochal.txn.claims import check_holder, new_start_id, two_journals, why_claim_lost, why_held_by_copy
 from epochal.txn.errors import Refused
-from epochal.txn.guard import Choices
-from epochal.txn.holding import check_holder, copied, displaced, new_start, two_journals
 from epochal.txn.incarnations import Incarnations, current_journal
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, lineage_of
 from epochal.txn.participant import Participant
-from epochal.txn.plan import held
-from epochal.txn.reaching import reaching
+from epochal.txn.plan import decided_not_done
 from epochal.txn.settlement import RETAIN, Settlement, clear
 from epochal.txn.start import JOURNAL_ADVICE, Generation, Start, driver, superseded
 from epochal.txn.view import View
@@ -46,19 +46,26 @@ class Coordinator(Generic[Rows]):
         retain: int = RETAIN,
         version: str = "",
         scratch: str = "",
-        names: Callable[[], str] = new_start,  # of starts
+        start_ids: Callable[[], str] = new_start_id,  # of starts
     ) -> None:
         self.eager = eager
         self._checkpoint = checkpoint
         self._participants: Mapping[str, Participant[Rows]] = {p.name: p for p in participants}
         self._version, self._scratch = version, scratch
-        with reaching("the journal", JOURNAL_ADVICE):
+        with refuse_unreachable("the journal", JOURNAL_ADVICE):
             self._incarnation, self._journal = current_journal(journals)
         self._query = checkpoint.query_id()
         self._settlement = Settlement(checkpoint, self._participants, self._check_bound, scratch, retain)
-        self._incarnations = Incarnations(journals, self._query, self._participants, self._settlement, names)
+        self._incarnations = Incarnations(journals, self._query, self._participants, self._settlement, start_ids)
         self._starts = Start(
-            checkpoint, self._participants, self._incarnations, self._query, eager, choices or Choices(), version, names
+            checkpoint,
+            self._participants,
+            self._incarnations,
+            self._query,
+            eager,
+            choices or Choices(),
+            version,
+            start_ids,
         )
         self._generation: Generation | None = None
         self._epoch = NO_EPOCH  # of the last batch
@@ -109,12 +116,12 @@ class Coordinator(Generic[Rows]):
     def is_settled_below(self, epoch: int) -> bool:
         """Whether all earlier epochs were seen done, and no roll is left to be shown. Asks nobody: False if unsure."""
         view = self._journal.view
-        return view.done_through >= epoch - 1 and not view.to_carry_out()
+        return view.done_through >= epoch - 1 and not view.pending_rolls()
 
     def pending_below(self, epoch: int) -> int:
         """How many earlier epochs are decided and not done."""
         view = self._journal.read()
-        return sum(1 for e in held(view, self._checkpoint.committed()) if e < epoch)
+        return sum(1 for e in decided_not_done(view, self._checkpoint.committed()) if e < epoch)
 
     def keeps_open(self) -> bool:
         """Whether a sink keeps something open over epochs: the next is then staged when the last is done."""
@@ -175,7 +182,7 @@ class Coordinator(Generic[Rows]):
         return self._generation
 
     def _check_fence_of(self, view: View, epoch: int) -> None:
-        if (why := self._begun.fault(view)) is not None:
+        if (why := self._begun.why_superseded(view)) is not None:
             raise superseded(self.generation, why, epoch)
 
     def _check_bound(self, journal: Journal, lineage: str, name: str) -> None:
@@ -183,10 +190,10 @@ class Coordinator(Generic[Rows]):
         holder = self._participants[name].holder(lineage)
         if not (self.generation and lineage == self.lineage):
             # What an earlier incarnation has decided is finished, though another stream may have taken its place.
-            if (why := copied(holder, journal.read(), lineage, journal.place)) is not None:
+            if (why := why_held_by_copy(holder, journal.read(), lineage, journal.place)) is not None:
                 raise two_journals(name, why)
         # The view that was read last will nearly always do; else a newer start of our own has claimed it since.
-        elif holder is None or displaced(holder, journal.view, lineage, journal.place) is not None:
+        elif holder is None or why_claim_lost(holder, journal.view, lineage, journal.place) is not None:
             check_holder(name, holder, journal.read(), lineage, journal.place)
 
 

@@ -7,20 +7,20 @@ The class says what to do, the message what happened and what follows::
     ├── Refused                choose: the message spells out what can be done
     │   ├── ForeignTarget      another stream wrote the target
     │   ├── Rewound            checkpoint and store disagree about the last epoch
-    │   ├── JournalLost        an epoch was checkpointed that the journal does not know
-    │   ├── OffsetsChanged     an epoch came back with other source offsets
+    │   ├── JournalLost        Spark checkpointed an epoch that the journal has no record of
+    │   ├── OffsetsChanged     an epoch was replayed with other source offsets
     │   ├── TwoJournals        a checkpoint was copied: two journals write one stream
     │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
     ├── FencedOut              stop: another driver has taken over
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
-    ├── DataLost               staged data of a decided epoch is gone: look before going on
+    ├── DataLost               staged data of a decided epoch is gone: investigate before going on
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
-    ├── NotSettled             a store stayed away; the epoch is safe and will be committed later
-    └── SettlingFailed         settling met an error that is not known here; nothing is lost, report it
+    ├── NotSettled             a store does not answer; the epoch is safe and will be committed later
+    └── SettlingFailed         settling stopped with an unexpected error; nothing is lost, report it
 
-Whatever else a participant raises while it commits (a refused connection, a full disk) is taken
-as "the store is away" and is tried again; these are not. While an epoch is staged only `StoreAway`
-says so: anything else there may be a fault of the frame, and ends the query.
+During a commit, any other exception of a participant (a refused connection, a full disk) counts as
+"the store does not answer", and the commit is retried. These errors are not retried. While an epoch
+is staged, only `StoreAway` is retried: any other exception may be caused by the frame and ends the query.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 
 class EpochalError(Exception):
-    """The root of everything that epochal raises on purpose."""
+    """The base class of all errors that epochal raises on purpose."""
 
 
 class OptionError(EpochalError, ValueError):
@@ -43,7 +43,7 @@ class OptionError(EpochalError, ValueError):
 
 
 class Refused(EpochalError):
-    """Going on would lose or double rows; nothing was written."""
+    """Continuing would lose or double rows; nothing was written."""
 
 
 class ForeignTarget(Refused):
@@ -59,7 +59,7 @@ class JournalLost(Refused):
 
 
 class OffsetsChanged(Refused):
-    """An epoch that was written came back with other source offsets."""
+    """An epoch that was written before was replayed with other source offsets."""
 
 
 class TwoJournals(Refused):
@@ -67,7 +67,7 @@ class TwoJournals(Refused):
 
 
 class UnsupportedQuery(Refused):
-    """The query does not keep the order that the protocol stands on."""
+    """The query does not keep the order of steps that the protocol requires."""
 
 
 class FencedOut(EpochalError):
@@ -79,7 +79,7 @@ class JournalCorrupt(EpochalError):
 
 
 class DataLost(EpochalError):
-    """What was staged for a decided epoch is neither staged nor published."""
+    """The data of a decided epoch is neither staged nor visible."""
 
 
 class BadRows(EpochalError, ValueError):
@@ -91,11 +91,11 @@ class NotSettled(EpochalError):
 
 
 class SettlingFailed(EpochalError):
-    """Settling ended with an error that waiting does not cure and that epochal does not know."""
+    """Settling stopped with an unexpected error. A retry would not help."""
 
 
 class StoreAway(OSError):
-    """A store does not answer, or not yet: not an error of ours, but a reason to wait."""
+    """A store does not answer, or not yet: wait and try again."""
 
 
 class CommitFailed(Exception):

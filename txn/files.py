@@ -164,10 +164,10 @@ def join(folder: str, *names: str) -> str:
     return "/".join([folder.rstrip("/") or "", *names])
 
 
-def inner(name: str) -> str:
+def checked_relative(name: str) -> str:
     """A relative path that a record names, as it is; JournalCorrupt if it could lead out of any folder.
 
-    >>> inner("day=1/part-0")
+    >>> checked_relative("day=1/part-0")
     'day=1/part-0'
     """
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
@@ -180,7 +180,7 @@ def inner(name: str) -> str:
 
 def below(folder: str, name: str) -> str:
     """A path below a folder that a record names. Whatever is moved, read or removed by a record goes through here."""
-    return join(folder, inner(name))
+    return join(folder, checked_relative(name))
 
 
 def is_local(path: str) -> bool:
@@ -260,10 +260,10 @@ def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> b
         except FileNotFoundError:
             continue  # a newer start swept our temporary file: try once more
         return True
-    raise swept_thrice(path)
+    raise temporary_file_vanished(path)
 
 
-def swept_thrice(path: str) -> OSError:
+def temporary_file_vanished(path: str) -> OSError:
     """What `Files.create` says when its temporary file does not live long enough."""
     folder = path.rpartition("/")[0]
     return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
@@ -305,7 +305,7 @@ class LocalFiles(OneByOne):
             if self._sync and durable:
                 _sync_folder(folder)
             return True
-        raise swept_thrice(path)
+        raise temporary_file_vanished(path)
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:

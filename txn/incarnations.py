@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from epochal.txn import rolls
+from epochal.txn.claims import new_start_id, why_held_by_copy
 from epochal.txn.errors import Refused
-from epochal.txn.holding import copied, new_start
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Json, lineage_of
 from epochal.txn.participant import Participant, description_of
-from epochal.txn.plan import lowest_open
-from epochal.txn.records import NOBODY, GenerationStarted
+from epochal.txn.plan import lowest_not_done
+from epochal.txn.records import NO_WINNER, GenerationStarted
 from epochal.txn.settlement import Settlement, clear, remove
 
 log = logging.getLogger("epochal")
@@ -34,7 +34,7 @@ class Incarnations(Generic[Rows]):
     query: str
     participants: Mapping[str, Participant[Rows]]
     settlement: Settlement
-    names: Callable[[], str] = new_start
+    start_ids: Callable[[], str] = new_start_id
 
     def current(self) -> tuple[int, Journal]:
         """The incarnation in use, and its journal."""
@@ -42,7 +42,7 @@ class Incarnations(Generic[Rows]):
 
     def closed_at(self, incarnation: int) -> int | None:
         """The first epoch that the incarnation before this one left open."""
-        return None if incarnation == 1 else lowest_open(self.journals(incarnation - 1).read())
+        return None if incarnation == 1 else lowest_not_done(self.journals(incarnation - 1).read())
 
     def close(self, incarnation: int, journal: Journal, record: GenerationStarted) -> None:
         """Close a journal, which fences whoever uses it. The next one is another incarnation's.
@@ -73,7 +73,7 @@ class Incarnations(Generic[Rows]):
                 scratch=self.settlement.scratch,
             )
 
-    def leave(self, incarnation: int) -> None:
+    def leave_undecided(self, incarnation: int) -> None:
         """Before the next incarnation has its first generation: what the closed one has in doubt stays undecided.
 
         Otherwise its driver, which may not know yet, would find commits/N of the next one and show the epoch twice.
@@ -83,7 +83,7 @@ class Incarnations(Generic[Rows]):
         view = journal.read()
         for epoch in view.waiting():
             if epoch not in view.decided:
-                journal.decide(epoch, NOBODY, durable=True)
+                journal.decide(epoch, NO_WINNER, durable=True)
         lineage = lineage_of(self.query, incarnation)
         if not self._is_held_elsewhere(journal, lineage):
             self.settlement.settle(journal, lineage)
@@ -115,7 +115,7 @@ class Incarnations(Generic[Rows]):
             started = replace(
                 view.latest,
                 generation=number,
-                start=self.names(),
+                start=self.start_ids(),
                 sinks={**view.latest.sinks, **described},
                 driver=driver,
                 at=journal.now(),
@@ -144,7 +144,7 @@ class Incarnations(Generic[Rows]):
         """Whether another copy of a journal has a target: what it has staged and opened is not ours to touch."""
         holders = [participant.holder(lineage) for participant in self.participants.values()]
         view = journal.read()
-        return any(copied(holder, view, lineage, journal.place) is not None for holder in holders)
+        return any(why_held_by_copy(holder, view, lineage, journal.place) is not None for holder in holders)
 
 
 def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:

@@ -3,7 +3,7 @@
 *epoch*: one micro-batch, a number. *lineage*: one stream of epochs, the query id of Spark's
 checkpoint. *generation*: one start of the coordinator on a lineage, a number that only grows.
 *attempt*: one generation's try at one epoch. *handle*: what a participant staged, as plain JSON.
-*roll*: what a generation closes between two epochs because its time has come, with no new rows.
+*roll*: open parts that a generation closes between two epochs, without new rows, because they are due.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ NO_EPOCH = -1
 class Attempt:
     """One generation's try at one epoch of one lineage, or its n-th `roll`, made after that epoch.
 
-    `start` tells generations apart that have the same number because a journal was copied; empty if it is unknown.
-    `after` is the last epoch before this one that the sink must hold; None if there is none, or nobody knows.
-    `scratch` is a folder beside the stream's journal, for a store that has no place for staged files.
+    `start` is the random id of the generation's start. It distinguishes generations that have the same number because
+    a journal was copied; empty if unknown. `after` is the last epoch before this one that the sink must hold; None if
+    there is none or it is unknown. `scratch` is a folder beside the stream's journal, for a store that has no place for
+    staged files.
     """
 
     lineage: str
@@ -46,7 +47,7 @@ class Attempt:
 
     @property
     def key(self) -> str:
-        """A name for its staging area: copies of a journal have attempts of the same number, and of other starts."""
+        """A name for its staging area. Includes the start: copies of a journal have attempts of the same number."""
         return f"{self.number}-{self.start}" if self.start else self.number
 
     @staticmethod
@@ -70,15 +71,15 @@ class Attempt:
 class Handle:
     """What a participant staged, enough to commit or abort it from a new process.
 
-    The body is plain JSON and holds no secret. The version is the participant's own: it must
-    refuse a version that it does not know.
+    The body is plain JSON and holds no secret. Each participant has its own versions and must
+    refuse one that it does not know.
     """
 
     version: int
     body: dict[str, Json]
 
-    def known(self, version: int) -> dict[str, Json]:
-        """The body, for a participant that knows one version."""
+    def checked_body(self, version: int) -> dict[str, Json]:
+        """The body; Refused if the handle has another version."""
         if self.version != version:
             raise Refused(
                 f"staged by another epochal (handle version {self.version}, this one knows {version}); finish it "
@@ -100,11 +101,11 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A participant's answer to `stage` and `roll`.
+    """What a participant returns from `stage` and `roll`.
 
-    `rows` is how many rows the handle holds; `seen` how many the participant was given, where that is another number.
-    `changes` update the participant's state: new values by key, None removes a key. `digest` identifies the rows, as
-    `row_digests` writes it, for an audit.
+    `rows` is the number of rows in the handle; `seen` the number that the participant received, if it is another one.
+    `changes` update the participant's state: new values by key, None removes a key. `digest` identifies the rows for an
+    audit, in the format of `row_digests`.
     """
 
     handle: Handle
@@ -114,7 +115,8 @@ class Staged:
     digest: str | None = None
 
     @property
-    def given(self) -> int:
+    def rows_seen(self) -> int:
+        """The number of rows that the participant received."""
         return self.rows if self.seen is None else self.seen
 
 
@@ -122,14 +124,14 @@ class Staged:
 class Batch(Generic[Rows]):
     """One epoch for one participant: everything that `stage` depends on, in one argument.
 
-    A wrapper changes what it must with `dataclasses.replace` and passes the rest on without naming it.
+    A wrapper changes fields with `dataclasses.replace`, so that it passes on the others without naming them.
     """
 
     attempt: Attempt
     rows: Rows
     offsets: str  # digest of what the epoch reads; the participant stores it with the epoch
     state: Mapping[str, Json] = field(default_factory=dict)  # the participant's state after the epoch before
-    earlier: tuple[Handle, ...] = ()  # what older generations have prepared for this epoch, oldest first
+    earlier: tuple[Handle, ...] = ()  # what older generations prepared for this epoch, oldest first
     watermark: float | None = None  # seconds since 1970; None while the query has none
 
     @property
@@ -140,7 +142,7 @@ class Batch(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollRequest:
-    """Between two epochs: what is due, or with `every` all that is open, is to be closed without new rows."""
+    """A request to close, between two epochs and without new rows, what is due; with `every`, all that is open."""
 
     attempt: Attempt
     state: Mapping[str, Json]
@@ -149,19 +151,19 @@ class RollRequest:
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """Rows that are committed and not yet shown, because a participant holds them open over epochs; for people."""
+    """Rows that are committed but not yet visible, because a participant holds them open over epochs. For display."""
 
     group: str  # what is held open together: a folder, a key, a topic
     bytes: int
-    rows: int | None  # where they were counted
-    chunks: int  # how many epochs or files they came in
+    rows: int | None  # None if they were not counted
+    chunks: int  # in how many epochs or files they arrived
     first: float  # seconds of the wall clock
     last: float
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A participant as a journal describes it: enough to build it again in a new process, without secrets."""
+    """A participant as the journal describes it: enough to rebuild it in a new process, without secrets."""
 
     settings: Mapping[str, Json]
 
@@ -171,7 +173,7 @@ class Description:
 
     @property
     def target(self) -> str:
-        """Where it keeps its epochs. A participant without a target is identified by its whole description."""
+        """Where it writes its epochs. A participant without a target is identified by its whole description."""
         target = self.settings.get("target")
         return target if isinstance(target, str) else canonical(dict(self.settings)).decode("ascii")
 
@@ -190,20 +192,19 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One start's hold on a target.
+    """One start's claim on a target, written to the store itself.
 
-    Each start of a stream renews it in the store itself. A copy of a checkpoint has a journal of its own and shares
-    the stores, so this is where the two meet: the journal of whoever claimed last has that start on record, any other
-    has not.
+    Each start of a stream claims its targets anew. A copy of a checkpoint has its own journal but shares the stores:
+    only the journal of the last claim has a record of the start that made it.
     """
 
     lineage: str
     generation: int
-    start: str  # drawn at random by each start
+    start: str  # the random id of the start
     journal: str  # where its journal is
-    sink: str = ""  # what the target is called in its writer
-    replaces: tuple[str, ...] = ()  # the lineages whose place it takes: they can write no more
-    driver: Mapping[str, Json] = field(default_factory=dict, compare=False)  # host and pid, for people
+    sink: str = ""  # the sink's name in its writer
+    replaces: tuple[str, ...] = ()  # the lineages that it replaces: they can no longer write
+    driver: Mapping[str, Json] = field(default_factory=dict, compare=False)  # host and pid, for display
 
     def __str__(self) -> str:
         facts = [f"{name} {self.driver[name]}" for name in ("host", "pid") if name in self.driver]
@@ -214,14 +215,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a store remembers of the lineages that wrote to it. Read by the guard.
+    """What a store has recorded about the lineages that wrote to it. The guard checks it.
 
-    `recent` maps the latest epochs of this lineage to the digests of their source offsets.
-    `others` maps other lineages to their last epoch. `adopted_by` names the lineage that took
-    this one's place, if any. `holder` is this lineage's newest claim, `version` how many claims the
-    target has seen: a new one is accepted only on the version that was judged. `identity` says what
-    the target is, however it is spelled; empty if the target's name says it. `exclusive`: only one stream
-    may ever write here, so `new` is no choice.
+    `last` is this lineage's last epoch; `recent` maps its latest epochs to the digests of their source offsets.
+    `others` maps other lineages to their last epoch. `adopted_by` is the lineage that replaced this one, if any.
+    `holder` is this lineage's newest claim. `version` counts the claims on the target: a new claim succeeds only on
+    the version that was checked. `identity` is the same for every spelling of the target; empty if the target's name
+    is unique. `exclusive`: only one stream may ever write here, so `new` is not offered.
     """
 
     target: str

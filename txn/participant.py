@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.model import (
     Attempt,
     Batch,
@@ -129,7 +129,7 @@ class Rolls(Protocol):
 class Auditable(Protocol):
     """A participant that can read back what is in its store."""
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         """Look at the store. Writes nothing, and is safe beside a driver that is at work."""
 
 

@@ -1,7 +1,7 @@
 """The journal's records, their names and their fields.
 
-A record is one small immutable file, written as `codec` says. A file whose name does not belong to its content is an
-error that names the file. Fields are checked and typed once, here: whoever has a record need not look again.
+A record is one small immutable file in the format of `codec`. A file whose name does not match its content is an error
+that names the file. Fields are checked and converted to types once, here.
 
 ===================================  ================================================================
 name                                 record
@@ -30,27 +30,29 @@ from epochal.txn.model import Description, Handle, Json, Staged
 from epochal.txn.totals import Totals
 
 FORMAT = 1
-NOBODY = 0  # the winner of an epoch that a closed journal left in doubt
-OPTIONAL = {"omitted": True}  # a field that is not written while it is empty
+NO_WINNER = 0  # instead of a generation: the epoch was in doubt when its journal was closed
+OPTIONAL = {"omitted": True}  # a field that is not written if it is empty
 _NAME = re.compile(r"g\d{6,}|e\d{12}\.(g\d{6,}|decided|done)|r\d{6,}\.\d{6,}(\.done)?|s\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationStarted:
-    """A start of the coordinator. Carries everything that later starts must know of earlier ones."""
+    """A start of the coordinator. Holds everything that later starts need from earlier ones."""
 
     kind: ClassVar[str] = "generation"
     generation: int
     query: str  # the query id in the checkpoint's metadata
-    base: int  # the first epoch that this journal answers for
+    base: int  # the first epoch that this journal covers
     incarnation: int = 1  # which journal of the query this is
     commit: str = "checkpoint"
     sinks: Mapping[str, Description] = field(default_factory=dict)
     adopted: Mapping[str, int] = field(default_factory=dict)  # sink -> last epoch taken as written
-    driver: Mapping[str, Json] = field(default_factory=dict)  # host, pid and version, for people
+    driver: Mapping[str, Json] = field(default_factory=dict)  # host, pid and version, for display
     closed: bool = False  # the user chose `new`: the next incarnation has a journal of its own
     at: str = ""
-    start: str = field(default="", metadata=OPTIONAL)  # random: the same number in a copy of the journal has another
+    start: str = field(
+        default="", metadata=OPTIONAL
+    )  # random: distinguishes it from the same number in a copy of the journal
     missing: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> last epoch it may lack
 
     @property
@@ -60,7 +62,7 @@ class GenerationStarted:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Every participant has staged the epoch, durably and invisibly."""
+    """Every participant has staged the epoch: durable, not visible."""
 
     kind: ClassVar[str] = "prepared"
     epoch: int
@@ -92,7 +94,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The generation whose staged data become epoch N, or NOBODY. Created once, read by all."""
+    """The generation whose staged data becomes epoch N, or NO_WINNER. Created once; every process reads the same."""
 
     kind: ClassVar[str] = "decided"
     epoch: int
@@ -106,7 +108,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Every sink shows the epoch and nothing of other attempts is left."""
+    """The epoch is visible in every sink, and nothing is left of other attempts."""
 
     kind: ClassVar[str] = "done"
     epoch: int
@@ -122,7 +124,7 @@ class Done:
 class Roll:
     """What a generation closes between two epochs; or, made by another generation, the seal that ends its rolls.
 
-    Numbered from 1 without a gap, so that whoever takes the next number ends the row.
+    Numbered from 1 without a gap: whoever creates the next number as a seal makes any later roll impossible.
     """
 
     kind: ClassVar[str] = "roll"
@@ -144,7 +146,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """Every sink shows what a roll closed: nobody needs its sinks for it any more."""
+    """What a roll closed is visible in every sink."""
 
     kind: ClassVar[str] = "rolled"
     generation: int
@@ -160,15 +162,15 @@ class Rolled:
 class Snapshot:
     """Every epoch up to `through` is done; their records may be gone.
 
-    The states in it may be newer: those after any epoch from `through` on that is done. Whoever applies the changes of
-    the later epochs once more gets the same states, because the last change of a key wins.
+    The states in it may be newer, as of any done epoch from `through` on. Applying the changes of later epochs again
+    gives the same states, because the last change of a key wins.
     """
 
     kind: ClassVar[str] = "snapshot"
     through: int
     at: str = ""
     kept: Mapping[str, Mapping[str, Json]] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> its state
-    totals: Totals | None = field(default=None, metadata=OPTIONAL)  # what the sinks were given
+    totals: Totals | None = field(default=None, metadata=OPTIONAL)  # what was written to the sinks
 
     @property
     def name(self) -> str:
@@ -187,22 +189,22 @@ def attempt_name(epoch: int, generation: int) -> str:
 
 
 def is_record_name(name: str) -> bool:
-    """Whether a file of the journal is named as a record is."""
+    """Whether a file of the journal has the name of a record."""
     return name.endswith(".json") and _NAME.fullmatch(name.removesuffix(".json")) is not None
 
 
 def generation_of_name(name: str) -> int | None:
-    """The generation whose start a record's name belongs to; None for other records."""
+    """The generation of a start record, from its name; None for other records."""
     return int(name[1:].removesuffix(".json")) if name.startswith("g") else None
 
 
 def epoch_of_name(name: str) -> int | None:
-    """The epoch that a record's name belongs to; None for generations, rolls and snapshots."""
+    """The epoch of a record, from its name; None for generations, rolls and snapshots."""
     return int(name[1:13]) if name.startswith("e") else None
 
 
 def encode(record: Record) -> bytes:
-    """A record as it stands on disk."""
+    """A record as it is written to disk."""
     fields: dict[str, Json] = {"format": FORMAT, "kind": record.kind}
     for f in dataclasses.fields(record):
         value = getattr(record, f.name)
@@ -219,7 +221,7 @@ def decode(path: str, name: str, data: bytes) -> Record:
     try:
         own_name = record.name
     except (ValueError, TypeError):
-        raise JournalCorrupt(f"{path}: the numbers in it are none; restore it from a copy") from None
+        raise JournalCorrupt(f"{path}: a number in it is not a number; restore it from a copy") from None
     if own_name != name:
         raise JournalCorrupt(f"{path}: holds the record {own_name}; it was copied or renamed by hand, move it away")
     return record
@@ -235,7 +237,9 @@ def _build(path: str, inner: dict[str, Any]) -> Record:
     known = {f.name: f for f in dataclasses.fields(kind)} if kind is not None else {}
     needed = {name for name, f in known.items() if not _is_optional(f)}
     if kind is None or not needed <= set(fields) <= set(known):
-        raise JournalCorrupt(f"{path}: kind {inner.get('kind')!r} with fields {sorted(fields)} is not known here")
+        raise JournalCorrupt(
+            f"{path}: kind {inner.get('kind')!r} with fields {sorted(fields)} is unknown to this epochal"
+        )
     readers = {**_READERS, "sinks": _read_description if kind is GenerationStarted else _read_staged}
     try:
         typed = {name: readers[name](value) if name in readers else value for name, value in fields.items()}

@@ -15,14 +15,15 @@ from typing import Any, TypeAlias
 
 from epochal.txn import rolls
 from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.choices import Choices
+from epochal.txn.claims import new_start_id, why_held_by_copy, why_not_ours
 from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused, TwoJournals
-from epochal.txn.guard import Choices, Evidence, check_start
-from epochal.txn.holding import copied, new_start, stranger
+from epochal.txn.guard import Observed, check_start
 from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRows, Outcome, lineage_of
 from epochal.txn.participant import Participant
-from epochal.txn.plan import Sweep, held, sweep
+from epochal.txn.plan import Removal, decided_not_done, removal_of
 from epochal.txn.settlement import Settlement, clear
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
@@ -50,9 +51,9 @@ class Sinks:
         self._built: dict[Place, Participant[Any]] = {}
         self._descriptions: dict[Place, Description] = {}
         self._by_generation: dict[int, dict[str, Place]] = {}
-        self.learn(view)
+        self.add_generations(view)
 
-    def learn(self, view: View) -> None:
+    def add_generations(self, view: View) -> None:
         """Take note of generations that have started since."""
         for number, record in sorted(view.generations.items()):
             self._by_generation[number] = {}
@@ -89,7 +90,7 @@ class Sinks:
         return self._built[place]
 
 
-class Routed:
+class RoutedSink:
     """All the sinks that ever had one name: an attempt goes where it was staged."""
 
     def __init__(self, name: str, sinks: Sinks, on_commit: OnCommit) -> None:
@@ -135,13 +136,13 @@ class Recovery:
         self._checkpoint = checkpoint
         self._sinks = sinks
         names = dict.fromkeys(place.sink for place in sinks.places())
-        routed = {name: Routed(name, sinks, on_commit) for name in names}
+        routed = {name: RoutedSink(name, sinks, on_commit) for name in names}
         self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch)
 
     def settle(self) -> None:
         """Check the sinks that wait, then bring every decided epoch to done."""
         before = self.journal.read()
-        self._sinks.learn(before)
+        self._sinks.add_generations(before)
         for epoch, place in self._waiting(before):
             try:
                 memory = self._sinks.at(place).open(self.lineage)
@@ -149,7 +150,7 @@ class Recovery:
                 raise
             except Exception as fault:
                 raise CommitFailed(place.sink, epoch, fault) from fault
-            evidence = Evidence(
+            observed = Observed(
                 lineage=self.lineage,
                 before=before,
                 memories={place.sink: memory},
@@ -158,13 +159,13 @@ class Recovery:
                 journal=self.journal.place,
                 starting=False,
             )
-            check_start(evidence, Choices())
+            check_start(observed, Choices())
         self._check_rolled(before)
         self._settlement.settle(self.journal, self.lineage)
 
     def _check_rolled(self, view: View) -> None:
         """What was closed between epochs is shown, whatever a start would say; but not by a copy of the journal."""
-        rolled = {(sink, roll.generation) for roll in view.to_carry_out() for sink in roll.sinks}
+        rolled = {(sink, roll.generation) for roll in view.pending_rolls() for sink in roll.sinks}
         places = {place for sink, generation in rolled for place in self._sinks.of(generation, sink)}
         for place in sorted(places, key=str):
             try:
@@ -174,13 +175,13 @@ class Recovery:
             except Exception as fault:
                 raise CommitFailed(place.sink, view.done_through, fault) from fault
             place_of_claim = holder.journal if holder is not None else ""
-            if (why := copied(holder, self.journal.read(), self.lineage, place_of_claim)) is not None:
+            if (why := why_held_by_copy(holder, self.journal.read(), self.lineage, place_of_claim)) is not None:
                 raise TwoJournals(f"sink {place.sink!r} ({place.target}): {why}. Nothing was changed")
 
     def _waiting(self, view: View) -> list[tuple[int, Place]]:
         """The sinks that decided epochs wait for, each with the first such epoch."""
         found: dict[Place, int] = {}
-        for epoch in held(view, self._checkpoint.committed()):
+        for epoch in decided_not_done(view, self._checkpoint.committed()):
             winner = view.winner(epoch)
             attempts = [winner] if winner else view.prepared(epoch).values()
             for attempt in attempts:
@@ -201,13 +202,13 @@ class Leftover:
     place: Place
     attempt: Attempt
     state: State
-    verdict: Sweep
+    verdict: Removal
 
 
 def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Leftover]:
     """What one sink still has. `newest` and later generations may be alive."""
     return [
-        Leftover(place, a, view.state(a.epoch, a.generation), sweep(view, a, newest=newest))
+        Leftover(place, a, view.state(a.epoch, a.generation), removal_of(view, a, newest=newest))
         for a in sorted(sinks.at(place).leftovers(lineage, sinks.scratch))
     ]
 
@@ -224,7 +225,7 @@ def fence(
     *,
     version: str = "",
     described: Mapping[str, Description] | None = None,
-    names: Callable[[], str] = new_start,
+    start_ids: Callable[[], str] = new_start_id,
 ) -> int:
     """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step.
 
@@ -233,14 +234,14 @@ def fence(
     """
     while True:
         view = journal.read()
-        sinks.learn(view)
+        sinks.add_generations(view)
         latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
         started = replace(
             latest,
             generation=latest.generation + 1,
-            start=names(),
+            start=start_ids(),
             sinks={**latest.sinks, **(described or {})},
             driver={**driver(version), "fence": True},
             at=journal.now(),
@@ -250,7 +251,7 @@ def fence(
         if journal.read().generation != view.generation:
             continue  # somebody has started meanwhile, and may hold them
         for name, memory in memories.items():
-            if (why := stranger(memory.holder, view, lineage, journal.place)) is not None:
+            if (why := why_not_ours(memory.holder, view, lineage, journal.place)) is not None:
                 raise TwoJournals(
                     f"sink {name!r} ({memory.target}): {why}. This checkpoint is a copy, or was moved. Nothing was "
                     "changed. Use the checkpoint that the target belongs to, or start the query on this one"
@@ -296,16 +297,16 @@ def roll_all(
     sinks: Sinks,
     *,
     version: str = "",
-    names: Callable[[], str] = new_start,
+    start_ids: Callable[[], str] = new_start_id,
 ) -> int:
     """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
     view = journal.read()
-    _refuse_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
+    _refuse_if_in_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
     places = _open_places(view, sinks)
     described = {name: sinks.description(place) for name, place in places.items()}
-    generation = fence(journal, lineage, sinks, version=version, described=described, names=names)
+    generation = fence(journal, lineage, sinks, version=version, described=described, start_ids=start_ids)
     view = journal.read()
-    _refuse_doubt(view, checkpoint)
+    _refuse_if_in_doubt(view, checkpoint)
     view = rolls.seal_older(journal, view, by=generation)
     try:
         start = view.start_of(generation)
@@ -316,7 +317,7 @@ def roll_all(
     return generation
 
 
-def _refuse_doubt(view: View, checkpoint: Checkpoint) -> None:
+def _refuse_if_in_doubt(view: View, checkpoint: Checkpoint) -> None:
     doubtful = [epoch for epoch in view.waiting() if view.prepared(epoch)]
     if doubtful or checkpoint.committed() > view.done_through:
         raise Refused(

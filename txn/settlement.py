@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from epochal.txn import failpoints
 from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.claims import why_not_ours
 from epochal.txn.errors import CommitFailed, EpochalError, Refused
-from epochal.txn.holding import stranger
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Outcome
 from epochal.txn.participant import Participant
-from epochal.txn.plan import Decide, Finish, Sweep, lowest_open, next_step, sweep
+from epochal.txn.plan import Decide, Finish, Removal, lowest_not_done, next_step, removal_of
 from epochal.txn.view import View, handles
 
 log = logging.getLogger("epochal")
@@ -70,7 +70,7 @@ class Settlement:
 
     def carry_out_rolls(self, journal: Journal, view: View, lineage: str) -> None:
         """Show what was closed between epochs, before any epoch that came after it."""
-        for record in view.to_carry_out():
+        for record in view.pending_rolls():
             if record.after > view.done_through:
                 continue  # a power cut has taken DONE of the epoch before it, which comes first
             for sink, handle in handles(record).items():
@@ -80,7 +80,7 @@ class Settlement:
                     record.generation,
                     record.number,
                     view.start_of(record.generation),
-                    view.given(sink, record.generation, before=record.after + 1),
+                    view.previous_epoch(sink, record.generation, before=record.after + 1),
                     self.scratch,
                 )
                 self._commit(journal, sink, attempt, handle)
@@ -88,7 +88,7 @@ class Settlement:
 
     def _finish(self, journal: Journal, lineage: str, view: View, step: Finish) -> None:
         for name, handle in step.handles.items():
-            after = view.given(name, step.generation, before=step.epoch)
+            after = view.previous_epoch(name, step.generation, before=step.epoch)
             start = view.start_of(step.generation)
             attempt = Attempt(lineage, step.epoch, step.generation, start=start, after=after, scratch=self.scratch)
             self._commit(journal, name, attempt, handle)
@@ -129,7 +129,7 @@ class Settlement:
             raise CommitFailed(name, attempt.epoch, fault) from fault
 
     def _offsets_of_open(self, view: View, committed: int) -> str | None:
-        epoch = lowest_open(view)
+        epoch = lowest_not_done(view)
         wanted = epoch <= committed and epoch not in view.decided
         return self.checkpoint.offsets(epoch) if wanted else None
 
@@ -159,7 +159,7 @@ def clear(
     removed = []
     for participant in participants:
         holder = participant.holder(lineage)
-        if (why := stranger(holder, journal.read(), lineage, journal.place)) is not None:
+        if (why := why_not_ours(holder, journal.read(), lineage, journal.place)) is not None:
             log.warning("staged data left alone, sink %r is not this journal's: %s", participant.name, why)
             continue
         for attempt in participant.leftovers(lineage, scratch):
@@ -167,15 +167,15 @@ def clear(
                 remove(participant, attempt, None)
                 removed.append(attempt)
                 continue
-            verdict = sweep(journal.read(), attempt, newest=newest)
-            if verdict is Sweep.SEAL_THEN_REMOVE:
+            verdict = removal_of(journal.read(), attempt, newest=newest)
+            if verdict is Removal.SEAL_THEN_REMOVE:
                 if attempt.roll:
                     journal.seal_rolls(attempt.generation, by=by)
                 else:
                     journal.seal(attempt.epoch, attempt.generation, by=by)
                 # Whoever was first has the name: look again instead of trusting the answer.
-                verdict = sweep(journal.read(), attempt, newest=newest)
-            if verdict is Sweep.REMOVE:
+                verdict = removal_of(journal.read(), attempt, newest=newest)
+            if verdict is Removal.REMOVE:
                 remove(participant, attempt, None)
                 removed.append(attempt)
     return removed

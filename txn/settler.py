@@ -37,7 +37,7 @@ class Backoff:
         return min(self.limit, self.first * 2.0 ** min(failures - 1, 32))
 
 
-class Patience:
+class Retrying:
     """Settles again and again until it succeeds, whoever it settles for."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Patience:
             self._held_since = None
 
 
-class Settler(Patience, Generic[Rows]):
+class Settler(Retrying, Generic[Rows]):
     """Runs a coordinator from several threads: batches, progress events, stop and exit."""
 
     def __init__(

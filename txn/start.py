@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
+from epochal.txn.choices import Choices
+from epochal.txn.claims import new_start_id
 from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
-from epochal.txn.guard import Choices, Evidence, StartPlan, check_start
-from epochal.txn.holding import new_start
+from epochal.txn.guard import Observed, StartPlan, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
 from epochal.txn.model import Claim, Json, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
-from epochal.txn.reaching import reaching
 from epochal.txn.records import GenerationStarted, encode
 from epochal.txn.view import View
 
@@ -51,7 +52,7 @@ class Generation:
     def lineage(self) -> str:
         return lineage_of(self.record.query, self.record.incarnation)
 
-    def fault(self, view: View) -> str | None:
+    def why_superseded(self, view: View) -> str | None:
         """Why this generation must stop; None while it is the newest of its journal."""
         if view.generation > self.number:
             return f"generation {view.generation} has taken over"
@@ -73,16 +74,16 @@ class Start(Generic[Rows]):
     eager: bool
     choices: Choices
     version: str
-    names: Callable[[], str] = new_start
+    start_ids: Callable[[], str] = new_start_id
 
     def check(self) -> None:
         """Refuse what `claim` would refuse, before Spark plans an epoch. Writes nothing, and binds nobody."""
         incarnation, journal = self.incarnations.current()
         self._check_last(journal)
-        evidence = self._evidence(incarnation, journal, journal.read())
-        latest = evidence.after.latest
+        observed = self._observe(incarnation, journal, journal.read())
+        latest = observed.after.latest
         if latest is None or not latest.closed:  # else a new journal is being made, which `claim` looks at
-            check_start(evidence, self.choices)
+            check_start(observed, self.choices)
 
     def claim(self) -> Generation:
         """The generation of this start, with its targets; refused if rows could be lost or doubled."""
@@ -99,22 +100,22 @@ class Start(Generic[Rows]):
         incarnation, journal = self.incarnations.current()
         before = journal.read()
         if incarnation > 1 and before.latest is None:
-            self.incarnations.leave(incarnation - 1)
-        evidence = self._evidence(incarnation, journal, before)
-        latest = evidence.after.latest
+            self.incarnations.leave_undecided(incarnation - 1)
+        observed = self._observe(incarnation, journal, before)
+        latest = observed.after.latest
         if latest is not None and latest.closed:
             return None
-        plan = check_start(evidence, self.choices)
-        record = self.record(incarnation, evidence.after, plan, at=journal.now())
+        plan = check_start(observed, self.choices)
+        record = self.record(incarnation, observed.after, plan, at=journal.now())
         if plan.reincarnate:
             self.incarnations.close(incarnation, journal, record)
             return None
         # The number proves that nobody has started since `after`: the plan still holds.
-        with reaching("the journal", JOURNAL_ADVICE):
+        with refuse_unreachable("the journal", JOURNAL_ADVICE):
             claimed = journal.claim(record)
         if not claimed:
             return None
-        generation = Generation(journal, incarnation, record, evidence.after, evidence.memories, plan.adopted)
+        generation = Generation(journal, incarnation, record, observed.after, observed.memories, plan.adopted)
         return generation if self._claim_targets(generation, plan) else None
 
     def record(self, incarnation: int, view: View, plan: StartPlan, *, at: str) -> GenerationStarted:
@@ -123,7 +124,7 @@ class Start(Generic[Rows]):
             generation=view.generation + 1,
             query=self.query,
             base=plan.base,
-            start=self.names(),
+            start=self.start_ids(),
             missing=dict(plan.missing),
             incarnation=incarnation,
             commit="eager" if self.eager else "checkpoint",
@@ -133,7 +134,7 @@ class Start(Generic[Rows]):
             at=at,
         )
 
-    def _evidence(self, incarnation: int, journal: Journal, before: View) -> Evidence:
+    def _observe(self, incarnation: int, journal: Journal, before: View) -> Observed:
         """All that a start is checked by."""
         if before.latest is not None and before.latest.query != self.query:
             raise Refused(
@@ -141,9 +142,9 @@ class Start(Generic[Rows]):
                 f"{self.query}. Nothing was written. Give each checkpoint a journal of its own"
             )
         lineage = lineage_of(self.query, incarnation)
-        memories = self._remembered(lineage)
+        memories = self._memories(lineage)
         _check_targets(memories)
-        return Evidence(
+        return Observed(
             lineage=lineage,
             before=before,
             closed_at=self.incarnations.closed_at(incarnation),
@@ -155,11 +156,11 @@ class Start(Generic[Rows]):
             sample=lambda: sample_of_offsets(self.checkpoint),
         )
 
-    def _remembered(self, lineage: str) -> dict[str, Memory]:
+    def _memories(self, lineage: str) -> dict[str, Memory]:
         """What each store remembers."""
         memories = {}
         for name, participant in self.participants.items():
-            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
+            with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
                 memories[name] = participant.open(lineage)
         return memories
 
@@ -183,14 +184,14 @@ class Start(Generic[Rows]):
         for name, participant in self.participants.items():
             claim = claim_of(generation.record, generation.journal.place, name, plan.replaces.get(name, ()))
             failpoints.hit("before-enrol")
-            with reaching(f"sink {name!r}: its target", TARGET_ADVICE):
+            with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
                 claimed = participant.claim(claim, version=generation.memories[name].version)
             failpoints.hit("after-enrol")
             if claimed and _is_outrun(participant, claim, generation.memories[name]):
                 participant.withdraw(claim)
                 return False
             if not claimed:
-                if (why := generation.fault(generation.journal.read())) is not None:
+                if (why := generation.why_superseded(generation.journal.read())) is not None:
                     raise superseded(generation.number, why)  # a newer start of ours has the target now
                 _check_own_targets(generation, name, participant)
                 return False

@@ -17,7 +17,7 @@ from epochal.txn.errors import JournalCorrupt
 
 
 class State(Enum):
-    """Where an attempt stands."""
+    """The state of one attempt."""
 
     STAGING = "staging"  # no record yet: may still be written by a live driver
     SEALED = "sealed"  # a newer generation closed it before it was prepared

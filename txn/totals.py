@@ -27,10 +27,12 @@ class EpochSpan:
     first: int
     last: int
     epochs: int
-    given: RowDigest
+    row_digest: RowDigest
 
     def __add__(self, other: EpochSpan) -> EpochSpan:
-        return EpochSpan(self.target, self.first, other.last, self.epochs + other.epochs, self.given + other.given)
+        return EpochSpan(
+            self.target, self.first, other.last, self.epochs + other.epochs, self.row_digest + other.row_digest
+        )
 
     def to_json(self) -> dict[str, Json]:
         value: dict[str, Json] = {
@@ -38,9 +40,9 @@ class EpochSpan:
             "from": self.first,
             "through": self.last,
             "epochs": self.epochs,
-            "rows": self.given.rows,
+            "rows": self.row_digest.rows,
         }
-        return value if self.given.digest is None else {**value, "digest": self.given.digest}
+        return value if self.row_digest.digest is None else {**value, "digest": self.row_digest.digest}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> EpochSpan:

@@ -1,4 +1,4 @@
-"""The journal folded into what the protocol asks of it. Pure: no I/O, no clock."""
+"""All records of a journal, folded into the answers that the protocol needs. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import NO_EPOCH, Handle, Json, Staged, lineage_of
 from epochal.txn.records import (
-    NOBODY,
+    NO_WINNER,
     Decided,
     Done,
     GenerationStarted,
@@ -28,7 +28,7 @@ from epochal.txn.states import State, advance
 from epochal.txn.totals import EpochSpan, Totals
 
 States: TypeAlias = Mapping[str, Mapping[str, Json]]  # sink -> its state
-Step: TypeAlias = tuple[tuple[int, ...], Mapping[str, Staged]]  # where it stands in the order, and what sinks staged
+Step: TypeAlias = tuple[tuple[int, ...], Mapping[str, Staged]]  # its position in the order, and what sinks staged
 
 KEEP_GENERATIONS = 8  # starts that no compaction removes
 RESTORE = "restore the journal from a copy that has it"
@@ -44,7 +44,7 @@ class StatesAt:
 
 @dataclass(frozen=True)
 class View:
-    """What the records of a journal say together."""
+    """The state of a stream, by the records of its journal."""
 
     generations: Mapping[int, GenerationStarted]
     attempts: Mapping[int, Mapping[int, Prepared | Seal]]  # epoch -> generation -> record
@@ -54,11 +54,11 @@ class View:
     rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
     carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
     states_at_floor: States = field(default_factory=dict)
-    folded_totals: Totals | None = None  # what the sinks were given up to the floor; None if nobody counted
+    folded_totals: Totals | None = None  # what was written up to the floor; None if an older version folded it
     undecidable: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
-    # Computed before: the records of these epochs may lack handles and changes.
-    known: StatesAt | None = field(default=None, compare=False)
-    _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # computed before
+    # From an earlier fold. The records of these epochs may lack handles and changes.
+    computed: StatesAt | None = field(default=None, compare=False)
+    _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # a cache
 
     @cached_property
     def generation(self) -> int:
@@ -67,12 +67,12 @@ class View:
 
     @property
     def latest(self) -> GenerationStarted | None:
-        """The newest start, which carries what later starts must know."""
+        """The newest start. It holds what later starts need."""
         return self.generations.get(self.generation)
 
     @property
     def base(self) -> int:
-        """The first epoch that this journal answers for."""
+        """The first epoch that this journal covers."""
         return self.latest.base if self.latest else 0
 
     @property
@@ -85,7 +85,7 @@ class View:
         return max([self.floor, *self.done])
 
     def is_over(self, epoch: int) -> bool:
-        """Whether an epoch is done, folded away or before the journal's time."""
+        """Whether an epoch is done, folded away, or older than the journal."""
         return epoch <= self.done_through or epoch < self.base
 
     def is_decided(self, epoch: int) -> bool:
@@ -100,16 +100,16 @@ class View:
         return {g: r for g, r in self.attempts.get(epoch, {}).items() if isinstance(r, Prepared)}
 
     def winner(self, epoch: int) -> Prepared | None:
-        """The attempt that became the epoch, while its record is kept."""
+        """The attempt that became the epoch; None if there is none yet, or its record was folded away."""
         return self.prepared(epoch).get(self.decided.get(epoch, 0))
 
     def start_of(self, generation: int) -> str:
-        """The random name of a generation's start; empty if its record has none or is gone."""
+        """The random id of a generation's start; empty if its record has none or was removed."""
         started = self.generations.get(generation)
         return started.start if started is not None else ""
 
-    def given(self, sink: str, generation: int, *, before: int, only_done: bool = False) -> int | None:
-        """The last epoch before another that a sink got where a generation has it; None if nobody can tell.
+    def previous_epoch(self, sink: str, generation: int, *, before: int, only_done: bool = False) -> int | None:
+        """The last epoch below `before` that went to a sink in the target that a generation gives it; None if unknown.
 
         Epochs that the user has accepted as missing do not count.
         """
@@ -124,44 +124,44 @@ class View:
         return None
 
     def target(self, sink: str, generation: int) -> str | None:
-        """Where a generation has a sink; None if its start is gone or has no such sink."""
+        """A sink's target in a generation; None if the generation's start was removed or has no such sink."""
         started = self.generations.get(generation)
         described = started.sinks.get(sink) if started is not None else None
         return described.target if described is not None else None
 
     def next_roll(self, generation: int) -> int | None:
-        """The number of a generation's next roll; None if a newer one has sealed them."""
+        """The number of a generation's next roll; None if a newer generation has sealed its rolls."""
         rolls = self.rolls.get(generation, {})
         return None if any(roll.is_seal for roll in rolls.values()) else max(rolls, default=0) + 1
 
-    def rolled(self) -> list[Roll]:
+    def recorded_rolls(self) -> list[Roll]:
         """Every roll that is not folded away, in order.
 
-        One whose generation is gone came from a driver that slept through the purge of its seal: it never was.
+        A roll whose generation was removed does not count: a stalled driver recorded it after its seal was purged.
         """
-        alive = [rolls for generation, rolls in self.rolls.items() if generation in self.generations]
-        found = [r for rolls in alive for r in rolls.values() if not r.is_seal and r.after > self.floor]
-        return sorted(found, key=lambda r: (r.after, r.generation, r.number))
+        valid = [rolls for generation, rolls in self.rolls.items() if generation in self.generations]
+        unfolded = [r for rolls in valid for r in rolls.values() if not r.is_seal and r.after > self.floor]
+        return sorted(unfolded, key=lambda r: (r.after, r.generation, r.number))
 
-    def to_carry_out(self) -> list[Roll]:
-        """The rolls that some sink may not show yet, in order."""
-        return [r for r in self.rolled() if (r.generation, r.number) not in self.carried_out]
+    def pending_rolls(self) -> list[Roll]:
+        """The rolls that may not be visible in every sink yet, in order."""
+        return [r for r in self.recorded_rolls() if (r.generation, r.number) not in self.carried_out]
 
     def is_overtaken(self, epoch: int, generation: int) -> bool:
-        """Whether a newer generation has rolled before an attempt was recorded: it starts from parts that are closed.
+        """Whether a newer generation rolled before an attempt was recorded: the attempt builds on parts now closed.
 
-        Its driver was fenced before Spark could write commits/N, so nobody needs it.
+        Its driver was fenced before Spark could write commits/N, so the attempt cannot win.
         """
-        return any(r.generation > generation and r.after < epoch for r in self.rolled())
+        return any(r.generation > generation and r.after < epoch for r in self.recorded_rolls())
 
     @cached_property
     def may_roll(self) -> bool:
-        """Whether anything of this stream is closed between epochs: a sink is described so, or has a state."""
+        """Whether a sink of this stream may hold rows open over epochs: it is described so, or has a state."""
         described = (sink for record in self.generations.values() for sink in record.sinks.values())
         return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.sink_states())
 
     def generations_with_open_rows(self) -> set[int]:
-        """The newest generation that describes each target in which something is open."""
+        """For each target with open rows, the newest generation that describes it."""
         newest = {}
         for name, state in self.sink_states().items():
             for number, record in sorted(self.generations.items()):
@@ -184,7 +184,7 @@ class View:
         return {name: state for name, state in states.items() if state}
 
     def states_for_snapshot(self) -> States:
-        """The states after the last epoch that is done, with the rolls that follow it: they are folded away with it."""
+        """The states after the last epoch that is done and the rolls that follow it, which are folded away with it."""
         states = {name: self.sink_state(name, through=self.done_through) for name in self._stateful}
         return {name: state for name, state in states.items() if state}
 
@@ -211,22 +211,24 @@ class View:
 
     @property
     def _base(self) -> StatesAt:
-        if self.known is not None and self.known.epoch >= self.floor:
-            return self.known
+        if self.computed is not None and self.computed.epoch >= self.floor:
+            return self.computed
         return StatesAt(self.floor, self.states_at_floor)
 
     @cached_property
     def _changes(self) -> list[Step]:
-        """What was decided after the base, in order: an epoch is (N, 0), the rolls after it (N, 1, ...)."""
+        """Decided epochs and rolls after the base, in order: an epoch is (N, 0), the rolls after it (N, 1, ...)."""
         base = self._base
         winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > base.epoch)
         steps: list[Step] = [((epoch, 0), record.sinks) for epoch, record in winners if record is not None]
-        rolls = (r for r in self.rolled() if r.after >= base.epoch)  # a snapshot covers those after its own epoch too
+        rolls = (
+            r for r in self.recorded_rolls() if r.after >= base.epoch
+        )  # a snapshot covers those after its own epoch too
         steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in rolls]
         return sorted(steps, key=lambda step: step[0])
 
     def totals(self, *, through: int) -> Totals:
-        """What every sink was given up to an epoch."""
+        """What was written to every sink up to an epoch."""
         since = self.folded_totals or Totals(max(self.base, self.floor + 1))
         return since.plus(self._spans(through))
 
@@ -238,9 +240,9 @@ class View:
                 yield name, EpochSpan(target, epoch, epoch, 1, RowDigest(staged.rows, staged.digest))
 
     def state(self, epoch: int, generation: int) -> State:
-        """Where one attempt stands; an illegal history is JournalCorrupt."""
+        """The state of one attempt; JournalCorrupt if its records contradict each other."""
         if epoch <= self.floor:
-            return State.LOST  # what won is visible; records that a stalled driver has made since tell no story
+            return State.LOST  # the winner is visible; records that a stalled driver made since mean nothing
         what = f"epoch {epoch}, generation {generation}"
         record = self.attempts.get(epoch, {}).get(generation)
         if record is None:
@@ -259,8 +261,8 @@ class View:
         return advance(state, State.DONE, what=what) if epoch in self.done else state
 
 
-def fold(records: Iterable[Record], known: StatesAt | None = None) -> View:
-    """The view of a set of records, in any order; `known` are states that were computed from them before."""
+def fold(records: Iterable[Record], computed: StatesAt | None = None) -> View:
+    """The view of a set of records, in any order; `computed` are states that were computed from them before."""
     generations: dict[int, GenerationStarted] = {}
     attempts: dict[int, dict[int, Prepared | Seal]] = {}
     decided: dict[int, int] = {}
@@ -277,7 +279,7 @@ def fold(records: Iterable[Record], known: StatesAt | None = None) -> View:
                 generations[record.generation] = record
             case Prepared() | Seal():
                 attempts.setdefault(record.epoch, {})[record.generation] = record
-            case Decided(generation=winner) if winner == NOBODY:
+            case Decided(generation=winner) if winner == NO_WINNER:
                 undecidable.add(record.epoch)
             case Decided():
                 decided[record.epoch] = record.generation
@@ -300,7 +302,7 @@ def fold(records: Iterable[Record], known: StatesAt | None = None) -> View:
         states,
         totals,
         frozenset(undecidable),
-        known,
+        computed,
     )
     _check(view, done)
     return view
@@ -330,7 +332,7 @@ def _check(view: View, done: Mapping[int, int]) -> None:
 
 
 def _check_generations(view: View) -> None:
-    """Starts are numbered without a gap, and only old ones are ever removed."""
+    """Starts have numbers without a gap, and only old ones are ever removed."""
     for number in range(max(1, view.generation - KEEP_GENERATIONS + 1), view.generation):
         if number not in view.generations:
             raise JournalCorrupt(f"the start of generation {number} is missing (g{number:06d}.json); {RESTORE}")
@@ -339,35 +341,36 @@ def _check_generations(view: View) -> None:
     newest = max([0, *made_by, *seals, *view.rolls])
     if newest > view.generation:
         raise JournalCorrupt(
-            f"generation {newest} has left records, and its start is missing (g{newest:06d}.json); {RESTORE}"
+            f"generation {newest} has left records, but its start is missing (g{newest:06d}.json); {RESTORE}"
         )
 
 
 def _check_epochs(view: View) -> None:
-    """Epochs follow each other: each has a record until a snapshot covers it, and one that is done has a winner."""
+    """There is no gap: each epoch has a record until a snapshot covers it, and each done epoch has a winner."""
     first = max(view.base, view.floor + 1)
-    known = {e for e in view.attempts if view.prepared(e)} | view.decided.keys() | view.undecidable
-    for epoch in range(first, max(known, default=first)):
-        if epoch not in known:
+    recorded = {e for e in view.attempts if view.prepared(e)} | view.decided.keys() | view.undecidable
+    for epoch in range(first, max(recorded, default=first)):
+        if epoch not in recorded:
             raise JournalCorrupt(
-                f"epoch {epoch} has no record and epoch {max(known)} has: records or a snapshot are missing; {RESTORE}"
+                f"epoch {epoch} has no record, but epoch {max(recorded)} has: records or a snapshot are missing; "
+                f"{RESTORE}"
             )
     for epoch in range(first, view.done_through):
         if epoch not in view.decided and epoch not in view.undecidable:
             raise JournalCorrupt(
-                f"epoch {view.done_through} is done, and the decision about epoch {epoch} is missing "
+                f"epoch {view.done_through} is done, but the decision about epoch {epoch} is missing "
                 f"({Decided(epoch, 0).name}); {RESTORE}"
             )
 
 
 def _check_rolls(view: View) -> None:
-    """A winner says how many rolls there were between the epoch before and itself."""
-    counts = Counter(roll.after for roll in view.rolled())
+    """A winner records how many rolls there were since the epoch before it."""
+    counts = Counter(roll.after for roll in view.recorded_rolls())
     for epoch in view.decided:
         winner = view.winner(epoch)
         if winner is not None and epoch - 1 > view.floor and counts[epoch - 1] < winner.rolls:
             raise JournalCorrupt(
-                f"{winner.rolls} rolls followed epoch {epoch - 1}, and {counts[epoch - 1]} are there; {RESTORE}"
+                f"{winner.rolls} rolls followed epoch {epoch - 1}, but only {counts[epoch - 1]} are there; {RESTORE}"
             )
 
 

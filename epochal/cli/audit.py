@@ -15,7 +15,7 @@ from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
-from epochal.txn.audit import Difference, Found, Judgement, Scope, Verdict, compare_with_store, expected
+from epochal.txn.audit import AuditResult, Difference, Scope, StoreReport, Verdict, compare_with_store, expected
 from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.recovery import Place, Sinks
 from epochal.txn.view import View
@@ -35,7 +35,7 @@ class Audited:
 
     place: Place
     current: bool
-    judgement: Judgement
+    judgement: AuditResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,19 @@ def audit(stream: Stream, *, fast: bool, told: Callable[[str], None]) -> Audit:
         if is_current or judgement.epochs:
             judged.append(Audited(place, is_current, judgement))
     view, committed = stream.journal.read(), stream.checkpoint.committed()
-    return Audit(stream, view.done_through, plan.in_doubt(view, committed), plan.held(view, committed), judged)
+    return Audit(
+        stream, view.done_through, plan.epochs_in_doubt(view, committed), plan.decided_not_done(view, committed), judged
+    )
 
 
-def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Callable[[str], None]) -> Judgement:
+def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Callable[[str], None]) -> AuditResult:
     participant = sinks.at(place)
     alone = sum(1 for other in sinks.places() if other.sink == place.sink) == 1
     for left in reversed(range(TRIES)):
         view = stream.journal.read()
         wanted = expected(view, place.sink, place.target, alone=alone)
         if participant.audits is None:
-            return compare_with_store(wanted, Found(unproven=(NO_AUDIT,)))
+            return compare_with_store(wanted, StoreReport(unproven=(NO_AUDIT,)))
         found = participant.audits.audit(
             Scope(
                 lineage=stream.lineage,
@@ -97,19 +99,19 @@ def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Cal
         )
         judgement = compare_with_store(wanted, found)
         if judgement.verdict is Verdict.DIFFERS and _is_moving(stream, view, place):
-            return compare_with_store(wanted, Found(unproven=(UNSETTLED,)))
+            return compare_with_store(wanted, StoreReport(unproven=(UNSETTLED,)))
         after = stream.journal.read()
         if judgement.verdict is Verdict.EXACT or (after.done_through, after.rolls) == (view.done_through, view.rolls):
             break
         if not left:  # what seemed to differ may have moved on while it was looked at
-            return compare_with_store(wanted, Found(unproven=(MOVED_ON,)))
+            return compare_with_store(wanted, StoreReport(unproven=(MOVED_ON,)))
     return judgement
 
 
 def _is_moving(stream: Stream, view: View, place: Place) -> bool:
     """Whether parts that are open are just being closed: then their rows are between two places."""
-    rolled = any(place.sink in record.sinks for record in view.to_carry_out())
-    held = plan.held(view, stream.checkpoint.committed())
+    rolled = any(place.sink in record.sinks for record in view.pending_rolls())
+    held = plan.decided_not_done(view, stream.checkpoint.committed())
     return rolled or (bool(held) and bool(view.sink_state(place.sink, through=view.done_through)))
 
 

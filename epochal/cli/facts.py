@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from epochal.cli.streams import Stream
 from epochal.txn.checkpoint import sample_of_offsets
+from epochal.txn.choices import Choices
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.files import TEMPORARY
-from epochal.txn.guard import Choices, Evidence, check_start
+from epochal.txn.guard import Observed, check_start
 from epochal.txn.model import NO_EPOCH, Memory, OpenRows
 from epochal.txn.offsets import why_not_provable
-from epochal.txn.plan import held
+from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
 from epochal.txn.view import View
@@ -91,8 +92,8 @@ def gather(stream: Stream) -> Facts:
         view=view,
         latest=view.latest,
         committed=committed,
-        in_doubt=list(in_doubt(view, committed)),
-        held=[_held(view, sinks, stores, epoch) for epoch in held(view, committed)],
+        in_doubt=list(attempts_in_doubt(view, committed)),
+        held=[_held(view, sinks, stores, epoch) for epoch in decided_not_done(view, committed)],
         sinks=[_sink(place, sinks, stores) for place in sinks.places()],
         leftovers=left,
         open=_open(view, sinks),
@@ -124,7 +125,7 @@ def _ask(sinks: Sinks, lineage: str) -> _Stores:
     return stores
 
 
-def in_doubt(view: View, committed: int) -> Iterator[Prepared]:
+def attempts_in_doubt(view: View, committed: int) -> Iterator[Prepared]:
     """Attempts that are prepared and wait for Spark's word. A sealed attempt waits for nothing."""
     for epoch in view.waiting():
         if epoch > committed and epoch not in view.decided:
@@ -158,7 +159,7 @@ def _unprovable(stream: Stream, view: View) -> dict[int, str]:
 def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, committed: int, after: View) -> str:
     """What a start with the newest generation's sinks, and without adopt= or new=, would refuse."""
     memories = {p.sink: stores.memories[p] for p in sinks.current().values() if p in stores.memories}
-    evidence = Evidence(
+    observed = Observed(
         lineage=stream.lineage,
         before=before,
         memories=memories,
@@ -169,7 +170,7 @@ def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, commit
         sample=lambda: sample_of_offsets(stream.checkpoint),
     )
     try:
-        check_start(evidence, Choices())
+        check_start(observed, Choices())
     except Refused as fault:
         return str(fault)
     return stores.refused[0] if stores.refused else ""

@@ -18,7 +18,7 @@ from epochal.txn.errors import EpochalError
 from epochal.txn.files import TEMPORARY
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json, lineage_of
-from epochal.txn.plan import Sweep
+from epochal.txn.plan import Removal
 from epochal.txn.recovery import Leftover, Place, Sinks, fence, incarnations, leftovers, remove_leftovers
 
 
@@ -36,11 +36,11 @@ class Collected:
 
     @property
     def removable(self) -> list[Leftover]:
-        return [left for left in self.found if left.verdict is not Sweep.KEEP]
+        return [left for left in self.found if left.verdict is not Removal.KEEP]
 
     @property
     def kept(self) -> list[Leftover]:
-        return [left for left in self.found if left.verdict is Sweep.KEEP]
+        return [left for left in self.found if left.verdict is Removal.KEEP]
 
 
 def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as_json: bool) -> int:

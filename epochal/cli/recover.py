@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 
-from epochal.cli.facts import in_doubt
+from epochal.cli.facts import attempts_in_doubt
 from epochal.cli.streams import Stream, open_stream
 from epochal.cli.text import counted, listed, paint
 from epochal.txn.model import Attempt, Json, Outcome
-from epochal.txn.plan import held
+from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery
-from epochal.txn.settler import Patience
+from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
@@ -24,9 +24,9 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     recovery = Recovery(
         journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=progress.committed
     )
-    Patience(recovery.settle).settle(timeout)
+    Retrying(recovery.settle).settle(timeout)
     view = stream.journal.read()
-    doubt = sorted({p.epoch for p in in_doubt(view, stream.checkpoint.committed())})
+    doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:
         commits: list[Json] = list(progress.commits)
         answer: dict[str, Json] = {
@@ -57,7 +57,7 @@ class _Progress:
         self.commits: list[dict[str, Json]] = []
         self.epochs: set[int] = set()
         self._quiet = quiet
-        waiting = held(stream.journal.read(), stream.checkpoint.committed())
+        waiting = decided_not_done(stream.journal.read(), stream.checkpoint.committed())
         if waiting and not quiet:
             print(f"{counted(len(waiting), 'epoch')} to finish: {listed(waiting)}", flush=True)
 

@@ -14,7 +14,7 @@ from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
-from epochal.txn.settler import Patience
+from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
@@ -23,12 +23,12 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     recovery = Recovery(
         journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=lambda *_: None
     )
-    Patience(recovery.settle).settle(timeout)
+    Retrying(recovery.settle).settle(timeout)
     found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
     generation = None
     if found:
         generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
-        Patience(recovery.settle).settle(timeout)
+        Retrying(recovery.settle).settle(timeout)
     if as_json:
         answer = {
             "checkpoint": stream.path,

@@ -9,7 +9,7 @@ from epochal.cli.facts import Facts, gather
 from epochal.cli.streams import open_stream
 from epochal.cli.text import AWAY, REFUSED, counted, facts, lasting, listed, paint, size, table
 from epochal.txn.model import Json, OpenRows
-from epochal.txn.plan import Sweep
+from epochal.txn.plan import Removal
 from epochal.txn.records import Prepared
 from epochal.txn.recovery import Leftover
 from epochal.txn.states import State
@@ -34,11 +34,11 @@ def why(left: Leftover, newest: int, committed: int) -> str:
             return f"in doubt: Spark may still write commits/{epoch}, and this may be the only copy"
         case State.DECIDED, _:
             return "it became the epoch and is not visible yet: epochal recover"
-        case State.STAGING, Sweep.SEAL_THEN_REMOVE:
+        case State.STAGING, Removal.SEAL_THEN_REMOVE:
             return f"never prepared, and its driver was superseded by generation {newest}"
         case State.STAGING, _:
             return f"generation {left.attempt.generation} is the newest: its driver may be at work"
-        case State.SEALED, Sweep.KEEP:
+        case State.SEALED, Removal.KEEP:
             return f"sealed, but generation {left.attempt.generation} is the newest"
         case State.SEALED, _:
             return "sealed before it was prepared: it can never become the epoch"

@@ -16,13 +16,13 @@ from epochal.sinks.config.kinds import GROUP, class_of
 from epochal.sinks.storage import webhdfs
 from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
-from epochal.txn.reaching import reaching
 from epochal.txn.recovery import Sinks, check_belongs
 
 
@@ -71,11 +71,13 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
     journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
     stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path)
-    with reaching(f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"):
+    with refuse_unreachable(
+        f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"
+    ):
         if not files.names(path):
             raise Refused(f"{path}: there is no such folder, or it is empty. Name the checkpointLocation of a query")
         _ = stream.query
-    with reaching(f"the journal {journal_path}", "Name it by --journal, as a user who may read it"):
+    with refuse_unreachable(f"the journal {journal_path}", "Name it by --journal, as a user who may read it"):
         _ = stream.current
     return stream
 

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from epochal.sinks.storage.register import Register
 from epochal.txn import failpoints
+from epochal.txn.commit_checks import VisibleEpoch, check_predecessor, check_same_attempt
 from epochal.txn.errors import DataLost, OptionError, Refused
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
-from epochal.txn.landing import Shown, check_predecessor, check_same
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Auditable, Rolls
 
@@ -174,9 +174,9 @@ class DirectoryParticipant:
         check_predecessor(self._name, self._path, attempt, epochs.__contains__)
         if self._files.length(join(self._path, target)) is not None:
             head = self._head(target)
-            shown = Shown(attempt.generation, str(head.get("start", "")), str(head["offsets"]))
+            shown = VisibleEpoch(attempt.generation, str(head.get("start", "")), str(head["offsets"]))
             offsets = handle.body.get("offsets", shown.offsets)  # older versions did not record them
-            check_same(self._name, self._path, attempt, str(offsets), shown)
+            check_same_attempt(self._name, self._path, attempt, str(offsets), shown)
 
 
 def _quoted(lineage: str) -> str:

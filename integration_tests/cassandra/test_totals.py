@@ -85,7 +85,7 @@ def test_who_would_add_to_another_streams_totals_is_refused_before_anything_is_s
     with pytest.raises(ForeignTarget) as again:
         run("second", new=token)
     assert "\n  new=" not in str(told.value)
-    assert "takes one stream only" in str(again.value)
+    assert "Only one stream may write to sink" in str(again.value)
     assert seen(space, table, "n") == [(1,)] * 3
     run("second", adopt=token)
 

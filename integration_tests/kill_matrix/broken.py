@@ -15,7 +15,7 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles, join
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Batch, Handle, Json, Outcome, Staged
-from epochal.txn.plan import Sweep
+from epochal.txn.plan import Removal
 from epochal.txn.records import Decided, Record
 from epochal.txn.view import View
 
@@ -46,10 +46,10 @@ def _commit_before_spark() -> None:
 def _remove_prepared_attempts() -> None:
     """A new generation removes whatever older ones staged (against rule 5)."""
 
-    def broken(view: View, attempt: Attempt, *, newest: int) -> Sweep:
-        return Sweep.KEEP if attempt.generation >= newest else Sweep.REMOVE
+    def broken(view: View, attempt: Attempt, *, newest: int) -> Removal:
+        return Removal.KEEP if attempt.generation >= newest else Removal.REMOVE
 
-    _replace(settlement, "sweep", broken)
+    _replace(settlement, "removal_of", broken)
 
 
 def _never_abort() -> None:
@@ -102,12 +102,12 @@ def _no_fence() -> None:
     """A driver that was overtaken goes on, and its attempt is removed without a seal (against rule 6)."""
     _replace(Coordinator, "_check_fence_of", lambda self, view, epoch: None)
     _replace(Journal, "seal", lambda self, epoch, generation, *, by: True)
-    _replace(settlement, "sweep", lambda view, attempt, *, newest: _sweep_without_seal(view, attempt, newest))
+    _replace(settlement, "removal_of", lambda view, attempt, *, newest: _removal_without_seal(view, attempt, newest))
 
 
-def _sweep_without_seal(view: View, attempt: Attempt, newest: int) -> Sweep:
+def _removal_without_seal(view: View, attempt: Attempt, newest: int) -> Removal:
     prepared = attempt.generation in view.prepared(attempt.epoch) and not view.is_over(attempt.epoch)
-    return Sweep.KEEP if prepared or attempt.generation >= newest else Sweep.REMOVE
+    return Removal.KEEP if prepared or attempt.generation >= newest else Removal.REMOVE
 
 
 BROKEN: dict[str, Callable[[], None]] = {
@@ -125,4 +125,5 @@ BROKEN: dict[str, Callable[[], None]] = {
 
 
 def _replace(owner: object, name: str, value: object) -> None:
+    getattr(owner, name)  # a name that is gone would break nothing
     setattr(owner, name, value)

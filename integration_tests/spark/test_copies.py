@@ -179,7 +179,7 @@ def test_a_target_whose_notes_are_wiped_while_the_stream_runs_gets_no_more_epoch
     shutil.rmtree(world.first / "_epochal")
     world.feed(2)
 
-    with pytest.raises(Rewound, match=r"Put it back|Put the target back"):
+    with pytest.raises(Rewound, match=r"Restore it|Put the target back"):
         query.awaitTermination()
     assert visible_rows(world.first) == all_rows(1)
 

@@ -170,7 +170,7 @@ def test_an_epoch_that_comes_back_from_other_files_is_refused(spark: SparkSessio
     shutil.rmtree(world.checkpoint)
     shutil.move(world.root / "copy", world.checkpoint)
     _slip_in(world, 4, before=2)
-    with pytest.raises(Rewound, match="as long as they come back with the same offsets and files") as refusal:
+    with pytest.raises(Rewound, match="as long as they are replayed with the same offsets and files") as refusal:
         run(spark, world, *sinks)
     choices = dict(re.findall(r"(adopt|new)='([^']+)'", str(refusal.value)))
 

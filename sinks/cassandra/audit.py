@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from epochal.sinks.cassandra.layout import STREAMS
 from epochal.sinks.cassandra.standing import Standing
-from epochal.txn.audit import Difference, Found, Scope
+from epochal.txn.audit import Difference, Scope, StoreReport
 from epochal.txn.model import NO_EPOCH
 
 UNCOUNTED = {
@@ -18,7 +18,7 @@ UNCOUNTED = {
 }
 
 
-def audited(scope: Scope, own: Standing | None, *, keyspace: str, mode: str) -> Found:
+def audited(scope: Scope, own: Standing | None, *, keyspace: str, mode: str) -> StoreReport:
     """What the ledger says of a lineage, `own`, against what the journal expects."""
     last = own.epoch if own else NO_EPOCH
     differences, unproven = [], [UNCOUNTED[mode]]
@@ -27,4 +27,4 @@ def audited(scope: Scope, own: Standing | None, *, keyspace: str, mode: str) -> 
         differences.append(Difference(what, scope.expected.last))
     elif last > scope.expected.through:
         unproven.append(f"epoch {last} is in the ledger and not done in the journal: it is under way")
-    return Found(differences=tuple(differences), unproven=tuple(unproven))
+    return StoreReport(differences=tuple(differences), unproven=tuple(unproven))

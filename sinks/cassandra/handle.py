@@ -38,6 +38,6 @@ class StagedEpoch:
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        body: dict[str, Any] = dict(handle.body if handle.version == 1 else handle.known(VERSION))
+        body: dict[str, Any] = dict(handle.body if handle.version == 1 else handle.checked_body(VERSION))
         files = tuple((str(name), int(size), int(rows)) for name, size, rows in body["files"])
         return StagedEpoch(**{**body, "columns": tuple(body["columns"]), "key": tuple(body["key"]), "files": files})

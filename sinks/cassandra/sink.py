@@ -34,7 +34,7 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import safe_name
 from epochal.txn import failpoints
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import JoiningFiles, join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
@@ -238,7 +238,7 @@ class CassandraSink(CassandraOptions):
         files, home = self._place(attempt.scratch)
         files.delete(home_of(home, attempt))
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
         with naming(self.name):
             own = self._ledger().read().standings.get(scope.lineage)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from epochal.sinks.storage.register import Lineages
-from epochal.txn.landing import Shown
+from epochal.txn.commit_checks import VisibleEpoch
 from epochal.txn.model import NO_EPOCH, Attempt, Memory
 
 
@@ -26,10 +26,10 @@ class Standing:
     recent: Mapping[int, str] = field(default_factory=dict)
     makers: Mapping[int, str] = field(default_factory=dict)  # which attempts the recent epochs are
 
-    def shown(self, epoch: int) -> Shown:
+    def shown(self, epoch: int) -> VisibleEpoch:
         """Which attempt an epoch in the table is."""
         generation, _, start = self.makers.get(epoch, "").partition(".")
-        return Shown(int(generation) if generation else None, start, self.recent.get(epoch))
+        return VisibleEpoch(int(generation) if generation else None, start, self.recent.get(epoch))
 
 
 @dataclass(frozen=True, slots=True)

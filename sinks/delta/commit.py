@@ -22,7 +22,7 @@ from epochal.sinks.delta.table.native import NativeTable, Outrun, Unreadable
 from epochal.sinks.delta.table.schema import fit
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
-from epochal.txn import failpoints, landing
+from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
@@ -110,7 +110,7 @@ class Committer:
     def check_predecessor(self, attempt: Attempt, table: Table, state: TableState | None) -> None:
         """An epoch goes only into a table that has the one before it."""
         last = NO_EPOCH if state is None else last_epoch(table, state, attempt.lineage)
-        landing.check_predecessor(self._name, self._layout.target, attempt, lambda epoch: epoch <= last)
+        commit_checks.check_predecessor(self._name, self._layout.target, attempt, lambda epoch: epoch <= last)
 
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, table: Table) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
@@ -120,9 +120,9 @@ class Committer:
         )
         if found is None:
             return  # so long ago that the history does not tell
-        shown = landing.Shown(found.generation, found.start, found.offsets)
+        shown = commit_checks.VisibleEpoch(found.generation, found.start, found.offsets)
         where = f"{self._layout.target} (version {found.version})"
-        landing.check_same(self._name, where, attempt, epoch.offsets, shown)
+        commit_checks.check_same_attempt(self._name, where, attempt, epoch.offsets, shown)
 
     def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""

@@ -71,7 +71,7 @@ class StagedEpoch:
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        body: dict[str, Any] = dict(handle.known(VERSION))
+        body: dict[str, Any] = dict(handle.checked_body(VERSION))
         files = tuple(
             StagedFile(f["staged"], NewFile(f["name"], f["bytes"], f["partition"], f["stats"])) for f in body["files"]
         )

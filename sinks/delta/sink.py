@@ -24,7 +24,7 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, JoiningFiles, identity_of, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
@@ -193,7 +193,7 @@ class DeltaSink(DeltaOptions):
         files, layout, _ = self._place()
         files.delete(layout.attempt(attempt))
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         from epochal.sinks.delta.audit.auditor import Auditor
 
         files, layout, committer = self._place()

@@ -29,7 +29,7 @@ from epochal.sinks.files import manifest
 from epochal.sinks.files.handle import Join, Move, Work
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.txn import failpoints, landing
+from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import DataLost
 from epochal.txn.files import JoiningFiles, Miss, join
 from epochal.txn.model import Attempt, Outcome
@@ -175,8 +175,8 @@ class Publisher:
     def _check_same(self, work: Work) -> None:
         """What is in the manifest must be this attempt: a copy of the journal may have written its own."""
         found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
-        shown = landing.Shown(found.generation, found.start, found.offsets)
-        landing.check_same(self.sink, self.layout.target, self.attempt, work.facts.offsets, shown)
+        shown = commit_checks.VisibleEpoch(found.generation, found.start, found.offsets)
+        commit_checks.check_same_attempt(self.sink, self.layout.target, self.attempt, work.facts.offsets, shown)
 
     def _check_published(self, moves: Sequence[Move], *, markers: bool) -> None:
         """An earlier try may have done it; anything else at those names is a fault that stops the query."""
@@ -227,4 +227,6 @@ def _note(what: str, misses: Iterable[Miss | None]) -> None:
 def check_predecessor(sink: str, files: JoiningFiles, layout: Layout, attempt: Attempt) -> None:
     """An epoch is staged and shown only where the one before it is."""
     where = f"{layout.target} (by its manifest)"
-    landing.check_predecessor(sink, where, attempt, lambda epoch: manifest.holds(files, layout, attempt.lineage, epoch))
+    commit_checks.check_predecessor(
+        sink, where, attempt, lambda epoch: manifest.holds(files, layout, attempt.lineage, epoch)
+    )

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from epochal.sinks.spark.names import ending_of_written
 from epochal.sinks.storage.register import safe_name
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.files import below, inner, join
+from epochal.txn.files import below, checked_relative, join
 from epochal.txn.model import Attempt, lineage_tag
 
 HOME = "_epochal"
@@ -112,7 +112,7 @@ class Layout:
 
 def visible(name: str) -> str:
     """The name of something published, as a record has it: below the target, and not among what is epochal's own."""
-    if inner(name).partition("/")[0] == HOME:
+    if checked_relative(name).partition("/")[0] == HOME:
         raise JournalCorrupt(
             f"a record names a place where nothing is published: {name!r}. It was changed; restore it from a copy"
         )

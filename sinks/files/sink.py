@@ -33,7 +33,7 @@ from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.sinks.storage.hadoop import resolve, session_for
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.targets import check_writable
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import Refused
 from epochal.txn.files import JoiningFiles
 from epochal.txn.model import (
@@ -218,7 +218,7 @@ class RollingFileSink(FileOptions):
         files, layout = self._place()
         files.delete(layout.attempt(attempt))
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         files, layout = self._place()
         return Auditor(files, layout, spreads=self._spreads, has_header=self.has_header).audit(scope)
 
@@ -332,7 +332,7 @@ class RollingFileSink(FileOptions):
         return Writing(self, *self._place())
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
-        body = handle.known(HANDLE_VERSION)
+        body = handle.checked_body(HANDLE_VERSION)
         if body.get("target") != layout.target:
             raise Refused(
                 f"sink {self.name!r}: a decided epoch was staged in {body.get('target')}, this sink writes to "

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from epochal.sinks.files.policies.rolling import Piece
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.files import inner
+from epochal.txn.files import checked_relative
 from epochal.txn.model import Json
 
 TARGET = "target"
@@ -96,14 +96,14 @@ def _pieces(key: str, value: Json) -> list[Piece]:
         name, length, rows = file
         if not isinstance(length, int) or not isinstance(rows, int | None):
             raise TypeError(key)
-        found.append(Piece(int(epoch), _bucket(bucket), inner(str(name)), length, rows, at, str(shape)))
+        found.append(Piece(int(epoch), _bucket(bucket), checked_relative(str(name)), length, rows, at, str(shape)))
     return found
 
 
 def _bucket(folder: str) -> str:
     """A bucket's folder below the target, with a slash at its end; empty without buckets."""
     if folder:
-        inner(folder.removesuffix("/"))
+        checked_relative(folder.removesuffix("/"))
     return folder
 
 

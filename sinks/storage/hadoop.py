@@ -17,7 +17,16 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import filesystems, hadoop_errors, java_code, webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, JoiningFiles, LocalFiles, Miss, is_local, local_path, swept_thrice
+from epochal.txn.files import (
+    TEMPORARY,
+    Entry,
+    JoiningFiles,
+    LocalFiles,
+    Miss,
+    is_local,
+    local_path,
+    temporary_file_vanished,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +46,7 @@ class HadoopFiles:
                 made = self.calls.create(path, TEMPORARY, bytearray(data), durable)
             if made is not None:  # else a newer start swept the temporary file
                 return bool(made)
-        raise swept_thrice(path)
+        raise temporary_file_vanished(path)
 
     def read(self, path: str) -> bytes:
         with python_errors(path):
@@ -100,7 +109,7 @@ class HadoopFiles:
             left = [step for step, made in zip(left, answers, strict=True) if made == "null"]
             if not left:
                 return
-        raise swept_thrice(left[0][0])
+        raise temporary_file_vanished(left[0][0])
 
     def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
         found = [int(length) for length in self._each("length", [(path,) for path in paths])]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from epochal.testing import DirectoryParticipant
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.model import Batch, Json, Staged
 from epochal.txn.row_digests import RowDigest, digest_text, total
 
@@ -27,7 +27,7 @@ class Auditable(DirectoryParticipant):
     def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
         return replace(super().stage(batch), digest=_digest(batch.rows).digest)
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         scope.progress("counting")
         found: dict[int, RowDigest] = {}
         for name in self._published():
@@ -36,7 +36,7 @@ class Auditable(DirectoryParticipant):
             if epoch <= scope.expected.through:
                 found[epoch] = found.get(epoch, RowDigest()) + _digest([json.loads(line) for line in lines])
         unproven = ("rows were not read",) if scope.fast else ()
-        return Found(landed=frozenset(found), epochs={} if scope.fast else found, unproven=unproven)
+        return StoreReport(epochs_present=frozenset(found), epochs={} if scope.fast else found, unproven=unproven)
 
 
 def _digest(rows: Sequence[Json]) -> RowDigest:

@@ -15,9 +15,9 @@ import pytest
 from epochal.cli import main
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant, StandInQuery
+from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles
-from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Batch, Json
 

@@ -9,7 +9,7 @@ import pytest
 
 from epochal.cli import audit
 from epochal.sinks.config import kinds
-from epochal.txn.audit import Found, Scope
+from epochal.txn.audit import Scope, StoreReport
 from tests.cli.auditable import Auditable
 from tests.cli.scene import QUERY, ROWS, Scene
 
@@ -166,10 +166,10 @@ def test_a_stream_that_goes_on_meanwhile_is_looked_at_again(scene: Scene, monkey
     epochs = iter(range(2, 9))
     look = Auditable.audit
 
-    def while_it_runs(self: Auditable, scope: Scope) -> Found:
+    def while_it_runs(self: Auditable, scope: Scope) -> StoreReport:
         found = look(self, scope)
         scene.run(driver, next(epochs))
-        return Found(landed=found.landed, total=None, unproven=("looked too early",))
+        return StoreReport(epochs_present=found.epochs_present, total=None, unproven=("looked too early",))
 
     monkeypatch.setattr(Auditable, "audit", while_it_runs)
 

@@ -11,7 +11,7 @@ from epochal import OptionError
 from epochal.sinks.files import PublishedEpoch, RollingFileSink
 from epochal.sinks.files.formats.digesting import format_of
 from epochal.sinks.files.layout import Layout
-from epochal.txn.audit import Expected, Found, Scope
+from epochal.txn.audit import Expected, Scope, StoreReport
 from epochal.txn.model import Attempt
 from epochal.txn.row_digests import RowDigest
 
@@ -36,7 +36,7 @@ def part(epoch: int, number: int = 0, tag: str = "1f0c9a2e") -> str:
     return f"part-{epoch:012d}-{number:05d}-{tag}.json"
 
 
-def audit(target: Path, *, through: int = 1, state: dict[str, Any] | None = None) -> Found:
+def audit(target: Path, *, through: int = 1, state: dict[str, Any] | None = None) -> StoreReport:
     scope = Scope(lineage=LINEAGE, expected=Expected(since=0, epochs={}, through=through), state=state or {}, fast=True)
     return RollingFileSink(str(target), format="json").audit(scope)
 
@@ -51,7 +51,7 @@ def test_a_target_that_is_as_its_manifests_say_shows_nothing(tmp_path: Path) -> 
 
     assert found.differences == ()
     assert found.unproven == ("rows were not read",)
-    assert found.landed == frozenset({0, 1})
+    assert found.epochs_present == frozenset({0, 1})
     assert found.recorded[1] == RowDigest(1, "x64:0000000000000001:1")
 
 
@@ -95,7 +95,7 @@ def test_files_of_another_stream_are_its_own(tmp_path: Path) -> None:
 
     found = audit(tmp_path)
 
-    assert (found.differences, len(found.unproven), found.landed) == ((), 1, frozenset({0}))
+    assert (found.differences, len(found.unproven), found.epochs_present) == ((), 1, frozenset({0}))
 
 
 def test_a_file_that_nobody_published_is_told(tmp_path: Path) -> None:

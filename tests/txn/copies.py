@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from epochal.sinks.storage.register import Lineages
+from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
-from epochal.txn.guard import Choices
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from tests.txn.fronts import JournalFolder, SharedJournal
 
@@ -173,7 +173,7 @@ def drive(setting: Setting, process: Process, ask: Callable[..., Any]) -> str:
         checkpoint=Checkpoint(ask, process.query),
         participants=[Store(ask, process.name, named=setting.named)],
         choices=Choices(adopt=frozenset(process.adopt)),
-        names=lambda: process.name,
+        start_ids=lambda: process.name,
         retain=0,
     )
     try:

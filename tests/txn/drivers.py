@@ -118,7 +118,7 @@ class Replay:
             participants=stores(self.ask, setting),
             eager=setting.eager,
             retain=1 if setting.compacted else 0,
-            names=lambda: ONLY,
+            start_ids=lambda: ONLY,
         )
         record = made._starts.record(1, fold(()), StartPlan(base=0), at=journal.now())
         if generation:  # word for word what `begin` has recorded
@@ -206,7 +206,7 @@ def _roll_all(setting: Setting, replay: Replay, place: Place) -> Place:
             coordinator._checkpoint,
             coordinator.lineage,
             KnownSinks(view, store),
-            names=lambda: ONLY,
+            start_ids=lambda: ONLY,
         )
     except (FencedOut, Refused):
         return Place("ended")  # no driver has started yet, another starts now, or an epoch is in doubt
@@ -238,7 +238,7 @@ def _gc(setting: Setting, replay: Replay, place: Place) -> Place:
     try:
         newest = journal.read().generation
         if setting.fencing:
-            newest = fence(journal, coordinator.lineage, AllSinks(sinks), names=lambda: ONLY)
+            newest = fence(journal, coordinator.lineage, AllSinks(sinks), start_ids=lambda: ONLY)
     except Refused:
         return Place("ended")  # no driver has started yet
     clear(journal, sinks, coordinator.lineage, newest=newest, by=newest)
@@ -293,12 +293,12 @@ def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any
 
 
 def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    if "evidence" in held:
-        return _versions(held["evidence"].memories)
+    if "observed" in held:
+        return _versions(held["observed"].memories)
     return (held["before"].latest is None, _done(held["before"])) if "before" in held else ()
 
 
-def _of_evidence(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+def _of_observe(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     before = held["before"].latest is None, _done(held["before"])
     match operation:
         case "open":
@@ -366,7 +366,7 @@ FORGET: dict[str, Forget] = {
     "_check_last": lambda operation, held, last: _done(held["view"]) if "view" in held else (),
     "claim": lambda operation, held, last: (),  # a loop of tries; a record to be made is in the operation itself
     "_claim": _of_claim,
-    "_evidence": _of_evidence,
+    "_observe": _of_observe,
     "_claim_targets": _of_claim_targets,
     "settle": _of_settle,
     "_finish": _of_finish,

@@ -92,7 +92,7 @@ class Keeping(DirectoryParticipant):
         return Staged(Handle(1, body), 0, changes=_nothing_open(pieces))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
-        body = cast("dict[str, Any]", handle.known(1))
+        body = cast("dict[str, Any]", handle.checked_body(1))
         known = self._files.length(self._shown(attempt)) is not None
         if not known:
             for wanted, name, target in (

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
+from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, EpochalError
-from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Wrapper
@@ -239,7 +239,7 @@ def _coordinator(scene: Scene, settings: dict[str, str], *, eager: bool) -> Coor
         checkpoint=SparkCheckpoint(scene.files, "checkpoint"),
         participants=[WatchedSink(scene, name) for name in scene.sinks],
         eager=eager,
-        names=lambda: "x",
+        start_ids=lambda: "x",
         choices=Choices(tokens(settings.get("adopt")), tokens(settings.get("new"))),
     )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
 from epochal.txn.checkpoint import Checkpoint
+from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json
 from epochal.txn.participant import Participant

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.txn.audit import Difference, Expected, Found, Verdict, compare_with_store
+from epochal.txn.audit import Difference, Expected, StoreReport, Verdict, compare_with_store
 from epochal.txn.row_digests import RowDigest, digest_text, total
 
 EPOCHS = {
@@ -24,8 +24,8 @@ def given_(epochs: dict[int, RowDigest] = EPOCHS, **more: Any) -> Expected:
     return Expected(since=0, epochs=epochs, through=3, **more)
 
 
-def found(epochs: dict[int, RowDigest] | None = None, **more: Any) -> Found:
-    return Found(**{"landed": frozenset(EPOCHS), "epochs": EPOCHS if epochs is None else epochs, **more})
+def found(epochs: dict[int, RowDigest] | None = None, **more: Any) -> StoreReport:
+    return StoreReport(**{"epochs_present": frozenset(EPOCHS), "epochs": EPOCHS if epochs is None else epochs, **more})
 
 
 def said(judgement: Any) -> list[str]:
@@ -69,19 +69,26 @@ def test_any_single_change_of_a_count_is_found(rows: dict[int, int], data: st.Da
     expected = Expected(since=0, epochs=wanted, through=9)
     landed = frozenset(wanted)
 
-    assert compare_with_store(expected, Found(landed=landed, epochs=wanted)).verdict is Verdict.EXACT
-    assert compare_with_store(expected, Found(landed=landed, epochs=there)).verdict is Verdict.DIFFERS
-    assert compare_with_store(expected, Found(landed=landed, total=total(there.values()))).verdict is Verdict.DIFFERS
+    assert compare_with_store(expected, StoreReport(epochs_present=landed, epochs=wanted)).verdict is Verdict.EXACT
+    assert compare_with_store(expected, StoreReport(epochs_present=landed, epochs=there)).verdict is Verdict.DIFFERS
+    assert (
+        compare_with_store(expected, StoreReport(epochs_present=landed, total=total(there.values()))).verdict
+        is Verdict.DIFFERS
+    )
 
 
 def test_in_total_is_as_good_as_epoch_by_epoch() -> None:
-    answer = compare_with_store(given_(), found({}, total=RowDigest(6, digest_text(56)), untold=("rewritten since",)))
+    answer = compare_with_store(
+        given_(), found({}, total=RowDigest(6, digest_text(56)), ambiguous=("rewritten since",))
+    )
 
     assert (answer.verdict, answer.unproven) == (Verdict.EXACT, ())
 
 
 def test_a_total_that_differs_leaves_what_could_not_be_told_apart_in_the_answer() -> None:
-    answer = compare_with_store(given_(), found({}, total=RowDigest(6, digest_text(57)), untold=("rewritten since",)))
+    answer = compare_with_store(
+        given_(), found({}, total=RowDigest(6, digest_text(57)), ambiguous=("rewritten since",))
+    )
 
     assert answer.verdict is Verdict.DIFFERS
     assert said(answer) == ["in total 6 rows are there, but not those that were staged"]
@@ -102,7 +109,7 @@ def test_without_digests_a_row_too_many_in_an_early_epoch_is_not_made_good_by_a_
 
 
 def test_an_epoch_that_the_store_lacks_is_missing() -> None:
-    answer = compare_with_store(given_(), found(landed=frozenset({0, 1, 2})))
+    answer = compare_with_store(given_(), found(epochs_present=frozenset({0, 1, 2})))
 
     assert answer.differences == (Difference("is done, and the store does not have it", 3),)
 
@@ -123,7 +130,7 @@ def test_epochs_that_were_adopted_were_never_given_and_are_no_difference() -> No
 
 
 def test_epochs_later_than_the_last_that_is_done_are_under_way() -> None:
-    assert compare_with_store(given_(), found(landed=frozenset([*EPOCHS, 4]))).verdict is Verdict.EXACT
+    assert compare_with_store(given_(), found(epochs_present=frozenset([*EPOCHS, 4]))).verdict is Verdict.EXACT
 
 
 def test_what_is_folded_is_compared_in_total() -> None:
@@ -141,7 +148,7 @@ def test_what_is_folded_is_compared_in_total() -> None:
     assert said(compare_with_store(wanted, found(wrong))) == [
         "epochs 0 to 2: 5 rows are there, but not those that were staged"
     ]
-    lacking = compare_with_store(wanted, found({3: EPOCHS[3]}, landed=frozenset({1, 2, 3})))
+    lacking = compare_with_store(wanted, found({3: EPOCHS[3]}, epochs_present=frozenset({1, 2, 3})))
     assert said(lacking) == ["of epochs 0 to 2 the store has 2, and it was given 3"]
 
 
@@ -176,7 +183,7 @@ def test_what_an_older_version_folded_away_is_not_provable() -> None:
 
 
 def test_what_the_stores_log_does_not_go_back_to_is_not_missing() -> None:
-    answer = compare_with_store(given_(), found({3: EPOCHS[3]}, landed=frozenset({3}), seen_from=3))
+    answer = compare_with_store(given_(), found({3: EPOCHS[3]}, epochs_present=frozenset({3}), complete_from=3))
 
     assert answer.verdict is Verdict.NOT_PROVABLE
     assert answer.differences == ()
@@ -193,18 +200,21 @@ def test_where_lines_are_counted_rows_are_not() -> None:
     wanted = given_({0: RowDigest(2, digest_text(9, 3))})
     landed = frozenset({0})
 
-    same = compare_with_store(wanted, Found(landed=landed, epochs={0: RowDigest(3, digest_text(9, 3))}))
-    more = compare_with_store(wanted, Found(landed=landed, epochs={0: RowDigest(4, digest_text(9, 4))}))
+    same = compare_with_store(wanted, StoreReport(epochs_present=landed, epochs={0: RowDigest(3, digest_text(9, 3))}))
+    more = compare_with_store(wanted, StoreReport(epochs_present=landed, epochs={0: RowDigest(4, digest_text(9, 4))}))
 
     assert (same.verdict, same.found) == (Verdict.EXACT, RowDigest(2, digest_text(9, 3)))
     assert said(more) == ["3 lines were staged and 4 are there"]
 
 
 def test_a_sink_that_says_nothing_leaves_everything_unproven() -> None:
-    answer = compare_with_store(given_(), Found(unproven=("the sink has no audit",)))
+    answer = compare_with_store(given_(), StoreReport(unproven=("the sink has no audit",)))
 
     assert (answer.verdict, answer.found) == (Verdict.NOT_PROVABLE, None)
 
 
 def test_a_stream_without_epochs_is_exact() -> None:
-    assert compare_with_store(Expected(since=0, epochs={}), Found(landed=frozenset())).verdict is Verdict.EXACT
+    assert (
+        compare_with_store(Expected(since=0, epochs={}), StoreReport(epochs_present=frozenset())).verdict
+        is Verdict.EXACT
+    )

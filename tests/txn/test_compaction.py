@@ -99,7 +99,7 @@ def test_an_epoch_that_was_folded_away_is_not_written_again() -> None:
     stream.run(start(stream), *range(2 * SLACK))
     stream.rewind(keep=NO_EPOCH)
 
-    with pytest.raises(Rewound, match="epoch 0 comes back with the same rows, because it was so long ago"):
+    with pytest.raises(Rewound, match="epoch 0 is replayed with the same rows, because it was so long ago"):
         stream.start(adopt=f"{TAG}@{2 * SLACK - 1}")
     assert stream.sink().leftovers(QUERY) == []
 

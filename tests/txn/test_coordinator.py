@@ -13,6 +13,7 @@ from epochal.testing import DirectoryParticipant
 from epochal.testing.contract import claim_for
 from epochal.txn import failpoints
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import (
     BadRows,
@@ -25,7 +26,6 @@ from epochal.txn.errors import (
     Refused,
     Rewound,
 )
-from epochal.txn.guard import Choices
 from epochal.txn.model import Attempt, Batch, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.records import Prepared
 from epochal.txn.states import State

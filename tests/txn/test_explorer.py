@@ -18,7 +18,7 @@ from epochal.txn import plan, rolls, settlement, view
 from epochal.txn.batches import Batches
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.model import Attempt
-from epochal.txn.plan import Decide, Finish, Sweep, choose, lowest_open, next_step, sweep
+from epochal.txn.plan import Decide, Finish, Removal, choose_winner, lowest_not_done, next_step, removal_of
 from epochal.txn.records import Decided, Prepared, encode
 from epochal.txn.settlement import Settlement
 from epochal.txn.view import View, handles
@@ -97,11 +97,11 @@ def test_the_doubting_explorer_sees_what_must_not_be_forgotten(monkeypatch: pyte
 
 
 def test_without_the_seal_an_epoch_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_seal(seen: View, attempt: Attempt, *, newest: int) -> Sweep:
-        verdict = sweep(seen, attempt, newest=newest)
-        return Sweep.REMOVE if verdict is Sweep.SEAL_THEN_REMOVE else verdict
+    def no_seal(seen: View, attempt: Attempt, *, newest: int) -> Removal:
+        verdict = removal_of(seen, attempt, newest=newest)
+        return Removal.REMOVE if verdict is Removal.SEAL_THEN_REMOVE else verdict
 
-    monkeypatch.setattr(settlement, "sweep", no_seal)
+    monkeypatch.setattr(settlement, "removal_of", no_seal)
 
     # Two starts do not show it: the first driver looks at the fence once more after PREPARED.
     assert found_in(Setting(starts=3, epochs=1)).fault == "loss: epoch 0 is decided, and what its winner staged is gone"
@@ -123,22 +123,22 @@ def test_removing_a_prepared_attempt_before_the_decision_loses_an_epoch(monkeypa
 
 def test_without_decided_an_epoch_is_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     def own_choice(seen: View, committed: int, offsets: str | None) -> Decide | Finish | None:
-        epoch = lowest_open(seen)
+        epoch = lowest_not_done(seen)
         if epoch > committed:
             return None
-        winner = choose(seen, epoch, offsets)
+        winner = choose_winner(seen, epoch, offsets)
         if epoch not in seen.decided:
             return Decide(epoch, winner)  # written, for the guard's sake, but not obeyed
         prepared = seen.prepared(epoch)
         losers = tuple((g, handles(record)) for g, record in prepared.items() if g != winner)
         return Finish(epoch, winner, handles(prepared[winner]), losers)
 
-    def keep_until_done(seen: View, attempt: Attempt, *, newest: int) -> Sweep:
+    def keep_until_done(seen: View, attempt: Attempt, *, newest: int) -> Removal:
         undone = attempt.generation in seen.prepared(attempt.epoch) and not seen.is_over(attempt.epoch)
-        return Sweep.KEEP if undone else sweep(seen, attempt, newest=newest)
+        return Removal.KEEP if undone else removal_of(seen, attempt, newest=newest)
 
     monkeypatch.setattr(settlement, "next_step", own_choice)
-    monkeypatch.setattr(settlement, "sweep", keep_until_done)
+    monkeypatch.setattr(settlement, "removal_of", keep_until_done)
     monkeypatch.setattr(view, "_check", lambda *_: None)  # DONE may name another than DECIDED
 
     fault = found_in(ONE_EPOCH).fault
@@ -156,10 +156,10 @@ def test_deciding_without_waiting_for_the_checkpoint_shows_an_epoch_early(monkey
 
 
 def test_never_removing_anything_leaves_staged_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_sweep(seen: View, attempt: Attempt, *, newest: int) -> Sweep:
-        return Sweep.KEEP
+    def no_sweep(seen: View, attempt: Attempt, *, newest: int) -> Removal:
+        return Removal.KEEP
 
-    monkeypatch.setattr(settlement, "sweep", no_sweep)
+    monkeypatch.setattr(settlement, "removal_of", no_sweep)
 
     found = found_in(ONE_EPOCH)
 
@@ -198,7 +198,7 @@ def test_folding_a_roll_away_before_it_is_carried_out_leaves_staged_data(monkeyp
 
 
 def test_removing_a_roll_that_is_recorded_loses_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_sweep_roll", lambda seen, attempt, *, newest: Sweep.REMOVE)
+    monkeypatch.setattr(plan, "_removal_of_roll", lambda seen, attempt, *, newest: Removal.REMOVE)
 
     assert "DataLost" in found_in(ROLLED_BY_THE_FIRST).fault
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from epochal.txn.choices import Choices, tokens
 from epochal.txn.errors import ForeignTarget, JournalLost, Refused, Rewound, TwoJournals
-from epochal.txn.guard import Choices, Evidence, StartPlan, check_start, tokens
+from epochal.txn.guard import Observed, StartPlan, check_start
 from epochal.txn.model import NO_EPOCH, Claim, Description, Handle, Memory, Staged
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record
 from epochal.txn.view import View, fold
@@ -59,7 +60,7 @@ def memory(last: int = NO_EPOCH, *, enrolled: bool = True, recent: str = PROVES,
     return Memory(TARGET, enrolled, last, known, **more)  # type: ignore[arg-type]  # the tests name the rest
 
 
-def evidence(
+def observed(
     view: View,
     store: Memory,
     committed: int,
@@ -68,8 +69,8 @@ def evidence(
     eager: bool = False,
     closed_at: int | None = None,
     journal: str = "",
-) -> Evidence:
-    return Evidence(
+) -> Observed:
+    return Observed(
         lineage=QUERY,
         before=before or view,
         memories={"lake": store},
@@ -89,7 +90,7 @@ POWER_CUT = fold([GenerationStarted(1, QUERY, base=0), Prepared(0, 1, "", {"lake
 class Case:
     """A state that is refused, and what its choices lead to."""
 
-    found: Evidence
+    found: Observed
     error: type[Refused]
     says: str
     token: str
@@ -100,7 +101,7 @@ class Case:
 
 CASES = {
     "the checkpoint was rewound": Case(
-        evidence(journal(0, 1, 2), memory(2), committed=0),
+        observed(journal(0, 1, 2), memory(2), committed=0),
         Rewound,
         "the journal has epoch 2 as done, but the checkpoint's last committed epoch is 0: the checkpoint was rewound, "
         "or restored from an older copy",
@@ -110,25 +111,25 @@ CASES = {
         options=["adopt", "new"],
     ),
     "an epoch was checkpointed without epochal": Case(
-        evidence(journal(0), memory(0), committed=3),
+        observed(journal(0), memory(0), committed=3),
         JournalLost,
-        "epoch 1 was checkpointed by Spark, but the journal has no record of it (it answers for epochs from 0). Either "
+        "epoch 1 was checkpointed by Spark, but the journal has no record of it (it covers epochs from 0). Either "
         "the journal lost records: restore it from a copy. Or the query ran without epochal in between",
         f"{TAG}@3",
         adopt=StartPlan(base=4),
         options=["adopt"],
     ),
     "an epoch in doubt was checkpointed after its journal was closed": Case(
-        evidence(EMPTY, memory(enrolled=False), committed=3, closed_at=2),
+        observed(EMPTY, memory(enrolled=False), committed=3, closed_at=2),
         JournalLost,
         "epoch 2 was in doubt when this stream was started as a new one, and another driver has checkpointed it since. "
-        "Its staged rows are kept, but no sink shows them",
+        "Its rows are still staged, but not visible in any sink",
         f"{TAG}@3",
         adopt=StartPlan(base=4),
         options=["adopt"],
     ),
     "another stream has taken this one's place": Case(
-        evidence(journal(0), memory(0, adopted_by=OTHER), committed=0),
+        observed(journal(0), memory(0, adopted_by=OTHER), committed=0),
         ForeignTarget,
         f"sink 'lake' ({TARGET}): stream 99999999 has taken this stream's place",
         f"{TAG}@0",
@@ -136,7 +137,7 @@ CASES = {
         options=["new"],
     ),
     "another stream has written the target": Case(
-        evidence(EMPTY, memory(enrolled=False, others={OTHER: 41}), committed=NO_EPOCH),
+        observed(EMPTY, memory(enrolled=False, others={OTHER: 41}), committed=NO_EPOCH),
         ForeignTarget,
         f"sink 'lake' ({TARGET}): another stream, 99999999, has written it up to epoch 41. A new checkpoint on an old "
         "target starts from the beginning of its source and would write rows again",
@@ -146,7 +147,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "the journal is gone": Case(
-        evidence(EMPTY, memory(5), committed=5),
+        observed(EMPTY, memory(5), committed=5),
         JournalLost,
         f"sink 'lake' ({TARGET}): this stream has written it up to epoch 5, but the journal is empty: it was lost or "
         "moved. The checkpoint's last committed epoch is 5",
@@ -156,7 +157,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "the journal is gone with epochs that the sink lacks": Case(
-        evidence(EMPTY, memory(3), committed=5),
+        observed(EMPTY, memory(3), committed=5),
         JournalLost,
         "The checkpoint's last committed epoch is 5; epochs 4 to 5 may be missing",
         f"{TAG}@3",
@@ -165,9 +166,9 @@ CASES = {
         options=["adopt", "new"],
     ),
     "the journal is gone before anything was written": Case(
-        evidence(EMPTY, memory(), committed=0),
+        observed(EMPTY, memory(), committed=0),
         JournalLost,
-        "this stream is enrolled there and has written nothing yet, but the journal is empty: it was lost or moved. "
+        "this stream has claimed it and has written nothing yet, but the journal is empty: it was lost or moved. "
         "The checkpoint's last committed epoch is 0; epoch 0 may be missing",
         f"{TAG}@none",
         adopt=StartPlan(base=1, adopted={"lake": NO_EPOCH}),
@@ -175,7 +176,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "journal and checkpoint were rewound": Case(
-        evidence(journal(0), memory(2), committed=0),
+        observed(journal(0), memory(2), committed=0),
         Rewound,
         f"sink 'lake' ({TARGET}): it holds epoch 2 of this stream, but the journal knows only epochs up to 0: "
         "checkpoint and journal were rewound, or restored from an older copy",
@@ -185,7 +186,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "the target was emptied": Case(
-        evidence(journal(0, 1), memory(), committed=1),
+        observed(journal(0, 1), memory(), committed=1),
         Rewound,
         f"sink 'lake' ({TARGET}): epoch 1 was committed there, but its last one is none: the target was emptied, moved "
         "or restored from an older copy; epochs 0 to 1 may be missing",
@@ -194,7 +195,7 @@ CASES = {
         options=["adopt"],
     ),
     "the target was restored from an older copy": Case(
-        evidence(journal(0, 1, 2), memory(1), committed=2),
+        observed(journal(0, 1, 2), memory(1), committed=2),
         Rewound,
         f"sink 'lake' ({TARGET}): epoch 2 was committed there, but its last one is 1: the target was emptied, moved or "
         "restored from an older copy; epoch 2 may be missing",
@@ -203,16 +204,16 @@ CASES = {
         options=["adopt"],
     ),
     "the sink was left out for a while": Case(
-        evidence(journal(0, 1, 2, 3, left_out=(2, 3)), memory(1), committed=3),
+        observed(journal(0, 1, 2, 3, left_out=(2, 3)), memory(1), committed=3),
         Rewound,
-        f"sink 'lake' ({TARGET}): its last epoch is 1, and the stream has gone on to epoch 3 without it: the sink was "
+        f"sink 'lake' ({TARGET}): its last epoch is 1, but the stream has gone on to epoch 3 without it: the sink was "
         "left out of the writer meanwhile; epochs 2 to 3 may be missing",
         f"{TAG}@1",
         adopt=StartPlan(base=0, missing={"lake": 3}),
         options=["adopt"],
     ),
     "a copy of the checkpoint has claimed the target since": Case(
-        evidence(journal(0), memory(0, holder=claimed(2)), committed=0, journal=PLACE),
+        observed(journal(0), memory(0, holder=claimed(2)), committed=0, journal=PLACE),
         TwoJournals,
         f"sink 'lake' ({TARGET}): it was last claimed by generation 2 of the journal in {PLACE}, and this journal "
         "knows only generations up to 1. The checkpoint was copied, moved or restored from a copy. If the other one "
@@ -223,7 +224,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "a copy of the checkpoint has a start of the same number": Case(
-        evidence(journal(0), memory(0, holder=claimed(1, start="another")), committed=0, journal=PLACE),
+        observed(journal(0), memory(0, holder=claimed(1, start="another")), committed=0, journal=PLACE),
         TwoJournals,
         "and this journal has another start of that number",
         f"{TAG}.g1@0",
@@ -232,7 +233,7 @@ CASES = {
         options=["adopt", "new"],
     ),
     "the target was claimed from a journal in another place": Case(
-        evidence(journal(0), memory(0, holder=claimed(1, place="/elsewhere/epochal")), committed=0, journal=PLACE),
+        observed(journal(0), memory(0, holder=claimed(1, place="/elsewhere/epochal")), committed=0, journal=PLACE),
         TwoJournals,
         f"last claimed by generation 1 of the journal in /elsewhere/epochal, and this journal is in {PLACE}",
         f"{TAG}.g1@0",
@@ -244,7 +245,7 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
-def refusal(found: Evidence, choices: Choices) -> Refused:
+def refusal(found: Observed, choices: Choices) -> Refused:
     with pytest.raises(Refused) as caught:
         check_start(found, choices)
     return caught.value
@@ -292,24 +293,24 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
 @pytest.mark.parametrize(
     ("found", "base"),
     [
-        (evidence(EMPTY, memory(enrolled=False), committed=NO_EPOCH), 0),
-        (evidence(EMPTY, memory(enrolled=False), committed=6), 7),
-        (evidence(EMPTY, memory(enrolled=False), committed=6, closed_at=7), 7),
-        (evidence(EMPTY, memory(enrolled=False), committed=6, closed_at=9), 7),
-        (evidence(journal(), memory(), committed=NO_EPOCH), 0),
-        (evidence(journal(0, 1), memory(1), committed=1), 0),
-        (evidence(journal(7, base=7), memory(7), committed=7), 7),
-        (evidence(journal(0, 1, commit="eager"), memory(1), committed=0), 0),
-        (evidence(journal(0, 1), memory(1), committed=0, eager=True), 0),
-        (evidence(journal(0, adopted=2), memory(2), committed=0), 0),
-        (evidence(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
-        (evidence(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
-        (evidence(POWER_CUT, memory(0), committed=0), 0),
-        (evidence(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH), 0),
-        (evidence(EMPTY, memory(), committed=NO_EPOCH), 0),
-        (evidence(journal(0), memory(0, holder=claimed(1)), committed=0, journal=PLACE), 0),
-        (evidence(journal(0, 1, missing=1), memory(0), committed=1), 0),
-        (evidence(journal(0, 1, 2, left_out=(1, 2), missing=2), memory(0), committed=2), 0),
+        (observed(EMPTY, memory(enrolled=False), committed=NO_EPOCH), 0),
+        (observed(EMPTY, memory(enrolled=False), committed=6), 7),
+        (observed(EMPTY, memory(enrolled=False), committed=6, closed_at=7), 7),
+        (observed(EMPTY, memory(enrolled=False), committed=6, closed_at=9), 7),
+        (observed(journal(), memory(), committed=NO_EPOCH), 0),
+        (observed(journal(0, 1), memory(1), committed=1), 0),
+        (observed(journal(7, base=7), memory(7), committed=7), 7),
+        (observed(journal(0, 1, commit="eager"), memory(1), committed=0), 0),
+        (observed(journal(0, 1), memory(1), committed=0, eager=True), 0),
+        (observed(journal(0, adopted=2), memory(2), committed=0), 0),
+        (observed(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
+        (observed(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
+        (observed(POWER_CUT, memory(0), committed=0), 0),
+        (observed(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH), 0),
+        (observed(EMPTY, memory(), committed=NO_EPOCH), 0),
+        (observed(journal(0), memory(0, holder=claimed(1)), committed=0, journal=PLACE), 0),
+        (observed(journal(0, 1, missing=1), memory(0), committed=1), 0),
+        (observed(journal(0, 1, 2, left_out=(1, 2), missing=2), memory(0), committed=2), 0),
     ],
     ids=[
         "a new query",
@@ -332,35 +333,35 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         "epochs that the sink missed, which the user has accepted",
     ],
 )
-def test_what_breaks_nothing_is_not_refused(found: Evidence, base: int) -> None:
+def test_what_breaks_nothing_is_not_refused(found: Observed, base: int) -> None:
     assert check_start(found, Choices()).base == base
 
 
 def test_an_epoch_in_doubt_that_a_sink_holds_is_a_rewind_until_spark_has_committed_it() -> None:
-    assert isinstance(refusal(evidence(POWER_CUT, memory(0), committed=NO_EPOCH), Choices()), Rewound)
+    assert isinstance(refusal(observed(POWER_CUT, memory(0), committed=NO_EPOCH), Choices()), Rewound)
 
 
 def test_an_adoption_stays_in_force() -> None:
-    verdict = check_start(evidence(journal(0, adopted=2), memory(2), committed=0), Choices())
+    verdict = check_start(observed(journal(0, adopted=2), memory(2), committed=0), Choices())
 
     assert verdict.adopted == {"lake": 2}
 
 
 def test_eager_allows_one_epoch_before_its_checkpoint_and_no_more() -> None:
-    found = evidence(journal(0, 1, 2, commit="eager"), memory(2), committed=0)
+    found = observed(journal(0, 1, 2, commit="eager"), memory(2), committed=0)
 
     assert isinstance(refusal(found, Choices()), Rewound)
 
 
 def test_a_live_driver_that_commits_while_we_look_is_no_rewind() -> None:
     """Read in order: a journal without epoch 1, a store with it, commits/ with it, a journal with it."""
-    found = evidence(journal(0, 1), memory(1), committed=1, before=journal(0))
+    found = observed(journal(0, 1), memory(1), committed=1, before=journal(0))
 
     assert check_start(found, Choices()) == StartPlan(base=0)
 
 
 def test_two_foreign_streams_need_a_choice_each() -> None:
-    found = evidence(EMPTY, memory(enrolled=False, others={OTHER: 4, "88888888-dddd": 2}), committed=NO_EPOCH)
+    found = observed(EMPTY, memory(enrolled=False, others={OTHER: 4, "88888888-dddd": 2}), committed=NO_EPOCH)
     first = Choices(new=frozenset({"99999999@4"}))
     both = Choices(new=frozenset({"99999999@4", "88888888@2"}))
 
@@ -370,7 +371,7 @@ def test_two_foreign_streams_need_a_choice_each() -> None:
 
 def test_each_sink_is_judged() -> None:
     good, bad = memory(1), memory(3)
-    found = Evidence(
+    found = Observed(
         lineage=QUERY,
         before=journal(0, 1),
         memories={"lake": good, "files": bad},
@@ -382,8 +383,8 @@ def test_each_sink_is_judged() -> None:
 
 
 def test_an_incarnation_is_part_of_the_token() -> None:
-    found = evidence(journal(0), memory(2), committed=0)
-    again = Evidence(lineage=f"{QUERY}~2", before=found.before, memories=found.memories, committed=0, after=found.after)
+    found = observed(journal(0), memory(2), committed=0)
+    again = Observed(lineage=f"{QUERY}~2", before=found.before, memories=found.memories, committed=0, after=found.after)
 
     assert f"adopt='{TAG}~2@2'" in str(refusal(again, Choices()))
 
@@ -401,7 +402,7 @@ def test_a_journal_with_open_parts_takes_nothing_over_from_a_start_that_it_does_
     part = Staged(Handle(1, {}), 1, changes={"000000000000 ": 1})
     start = GenerationStarted(1, QUERY, base=0, sinks=SINKS, start=START)
     view = fold([start, Prepared(0, 1, PROVES, {"lake": part}), Decided(0, 1), Done(0, 1)])
-    found = evidence(view, memory(0, holder=claimed(2, place=place)), committed=0, journal=PLACE)
+    found = observed(view, memory(0, holder=claimed(2, place=place)), committed=0, journal=PLACE)
 
-    with pytest.raises(TwoJournals, match="parts are open by this journal"):
+    with pytest.raises(TwoJournals, match="this journal has open parts"):
         check_start(found, Choices(adopt=frozenset({f"{TAG}.g2@0"})))

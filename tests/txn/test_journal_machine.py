@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Staged
-from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
+from epochal.txn.plan import Decide, Finish, Removal, decided_not_done, epochs_in_doubt, next_step, removal_of
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.row_digests import RowDigest
 from epochal.txn.states import State
@@ -177,32 +177,34 @@ class JournalMachine(RuleBasedStateMachine):
     def check_what_is_open(self, view: View) -> None:
         beyond = {e for e, _ in self.attempts if e > self.done}
 
-        assert set(held(view, self.committed)) == {e for e in beyond if e <= self.committed or e in self.decided}
+        assert set(decided_not_done(view, self.committed)) == {
+            e for e in beyond if e <= self.committed or e in self.decided
+        }
         prepared = {e for (e, _), state in self.attempts.items() if state == "prepared"}
-        assert set(in_doubt(view, self.committed)) == {e for e in beyond & prepared if e > self.committed}
+        assert set(epochs_in_doubt(view, self.committed)) == {e for e in beyond & prepared if e > self.committed}
 
     def check_leftovers(self, view: View) -> None:
         for epoch in range(max(0, self.committed - 1), self.committed + AHEAD + 1):
             for generation in range(1, self.generation + 2):
                 attempt = Attempt("query", epoch, generation)
 
-                assert sweep(view, attempt, newest=self.generation) is self.verdict(epoch, generation)
+                assert removal_of(view, attempt, newest=self.generation) is self.verdict(epoch, generation)
 
-    def verdict(self, epoch: int, generation: int) -> Sweep:
+    def verdict(self, epoch: int, generation: int) -> Removal:
         if epoch <= self.floor:
-            return Sweep.REMOVE
+            return Removal.REMOVE
         decided = epoch in self.decided
         if generation >= self.generation and not decided:
-            return Sweep.KEEP
+            return Removal.KEEP
         state = self.attempts.get((epoch, generation))
         if state is None:
-            return Sweep.KEEP if generation >= self.generation else Sweep.SEAL_THEN_REMOVE
+            return Removal.KEEP if generation >= self.generation else Removal.SEAL_THEN_REMOVE
         if state == "sealed":
-            return Sweep.REMOVE
+            return Removal.REMOVE
         if not decided:
-            return Sweep.KEEP
+            return Removal.KEEP
         undone_winner = self.decided[epoch] == generation and epoch > self.done
-        return Sweep.KEEP if undone_winner else Sweep.REMOVE
+        return Removal.KEEP if undone_winner else Removal.REMOVE
 
     def check_rows(self, view: View) -> None:
         for epoch, generation in self.attempts:
@@ -270,5 +272,5 @@ def test_of_an_epoch_that_is_done_only_the_counts_stay_in_memory() -> None:
     assert [view.prepared(epoch)[1].sinks["sink"].changes for epoch in range(3)] == [{}, {}, {}]
     assert {view.prepared(epoch)[1].sinks["sink"].handle.version for epoch in range(3)} == {0}
     assert sorted(view.sink_state("sink")) == ["open 0", "open 1", "open 2"]
-    assert view.totals(through=2).sinks["sink"][0].given == RowDigest(15, "x64:000000000000000f")
+    assert view.totals(through=2).sinks["sink"][0].row_digest == RowDigest(15, "x64:000000000000000f")
     assert view.sink_state("sink") == Journal(journal._files, "journal").read().sink_state("sink")

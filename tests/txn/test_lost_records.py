@@ -91,13 +91,13 @@ def test_a_record_that_is_lost_is_found_or_harms_nothing(lost: frozenset[str]) -
 @pytest.mark.parametrize(
     ("lost", "says"),
     [
-        (r"s\d+.json", "epoch 0 has no record and epoch 12 has"),
-        (r"e0+9\..*", "epoch 9 has no record and epoch 12 has"),
+        (r"s\d+.json", "epoch 0 has no record, but epoch 12 has"),
+        (r"e0+9\..*", "epoch 9 has no record, but epoch 12 has"),
         (r"e0+9\.g.*", "epoch 9 was decided for generation 3, whose PREPARED record is missing"),
         (r"e0+9\.d.*", "the decision about epoch 9 is missing"),
-        (r"g000003.json", "generation 3 has left records, and its start is missing"),
+        (r"g000003.json", "generation 3 has left records, but its start is missing"),
         (r"g000002.json", "the start of generation 2 is missing"),
-        (r"r000003.000001.json", "1 rolls followed epoch 10, and 0 are there"),
+        (r"r000003.000001.json", "1 rolls followed epoch 10, but only 0 are there"),
     ],
 )
 def test_the_error_names_what_is_missing(lost: str, says: str) -> None:
@@ -111,7 +111,7 @@ def test_the_error_names_what_is_missing(lost: str, says: str) -> None:
 @pytest.mark.parametrize("rule", ["_check_generations", "_check_epochs"])
 def test_without_a_rule_rows_are_lost(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, rule, lambda _: None)
-    monkeypatch.setattr(guard, "stranger", lambda *_: None)  # the stores would notice a lost start too
+    monkeypatch.setattr(guard, "why_not_ours", lambda *_: None)  # the stores would notice a lost start too
     gone = []
     for lost in losses(rolls=False):
         try:

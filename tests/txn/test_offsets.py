@@ -8,15 +8,16 @@ import logging
 import pytest
 
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import OffsetsChanged, Rewound
-from epochal.txn.guard import Choices, check_start
+from epochal.txn.guard import check_start
 from epochal.txn.offsets import Digest, Match, compare, why_not_provable
-from epochal.txn.plan import choose
+from epochal.txn.plan import choose_winner
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.view import fold
 from tests.txn.stream import QUERY, TAG, Rows, Stream
-from tests.txn.test_guard import evidence, journal, memory
+from tests.txn.test_guard import journal, memory, observed
 
 OLD = "ab12"
 
@@ -72,19 +73,21 @@ def test_an_attempt_that_is_proven_wins_over_a_later_one_that_is_not() -> None:
     attempts = [Prepared(0, 1, "v2:ab12:-:01", {}), Prepared(0, 2, "v2:ab12:-:02", {})]
     view = fold([GenerationStarted(1, QUERY, 0), GenerationStarted(2, QUERY, 0), *attempts])
 
-    assert choose(view, 0, "v2:ab12:-:01") == 1
-    assert choose(view, 0, "v2:ab12:-:03") == 2
+    assert choose_winner(view, 0, "v2:ab12:-:01") == 1
+    assert choose_winner(view, 0, "v2:ab12:-:03") == 2
 
 
 def test_adopt_is_offered_only_where_it_can_be_proven() -> None:
-    known = evidence(journal(0), memory(2), committed=0)
-    socket = evidence(journal(0), memory(2, recent="v2:ab12:-:01"), committed=0)
-    older = evidence(journal(0), memory(2, recent=OLD), committed=0)
+    known = observed(journal(0), memory(2), committed=0)
+    socket = observed(journal(0), memory(2, recent="v2:ab12:-:01"), committed=0)
+    older = observed(journal(0), memory(2, recent=OLD), committed=0)
 
     with pytest.raises(Rewound, match="adopt='7c8d2a4e@2'"):
         check_start(known, Choices())
     for found in (socket, older):
-        with pytest.raises(Rewound, match="adopt= is not offered: nothing would prove that epoch 1 comes back") as told:
+        with pytest.raises(
+            Rewound, match="adopt= is not offered: nothing would prove that epoch 1 is replayed"
+        ) as told:
             check_start(found, Choices(adopt=frozenset({"7c8d2a4e@2"})))
         assert "adopt='" not in str(told.value)
         assert "new='7c8d2a4e@2'" in str(told.value)

@@ -47,9 +47,9 @@ def facts(view: View) -> dict[str, Any]:
                 "after": roll.after,
                 "handles": {name: handle.to_json() for name, handle in handles(roll).items()},
             }
-            for roll in view.rolled()
+            for roll in view.recorded_rolls()
         ],
-        "to_carry_out": [[roll.generation, roll.number] for roll in view.to_carry_out()],
+        "to_carry_out": [[roll.generation, roll.number] for roll in view.pending_rolls()],
         "next_rolls": {str(number): view.next_roll(number) for number in view.generations},
         "kept": {name: view.sink_state(name) for name in sorted(names)},
         "kept_through_floor": {name: view.sink_state(name, through=view.floor) for name in sorted(names)},

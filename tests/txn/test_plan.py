@@ -4,8 +4,29 @@ import pytest
 
 from epochal.txn.errors import DataLost, JournalCorrupt, JournalLost, OffsetsChanged
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Staged
-from epochal.txn.plan import Decide, Finish, Sweep, choose, held, in_doubt, lowest_open, next_step, sweep
-from epochal.txn.records import NOBODY, Decided, Done, GenerationStarted, Prepared, Record, Roll, Rolled, Seal, Snapshot
+from epochal.txn.plan import (
+    Decide,
+    Finish,
+    Removal,
+    choose_winner,
+    decided_not_done,
+    epochs_in_doubt,
+    lowest_not_done,
+    next_step,
+    removal_of,
+)
+from epochal.txn.records import (
+    NO_WINNER,
+    Decided,
+    Done,
+    GenerationStarted,
+    Prepared,
+    Record,
+    Roll,
+    Rolled,
+    Seal,
+    Snapshot,
+)
 from epochal.txn.view import KEEP_GENERATIONS, View, fold
 
 NOW = "offsets as they are"
@@ -37,21 +58,21 @@ def test_a_seal_cannot_win() -> None:
 
 
 def test_an_attempt_from_other_offsets_cannot_win() -> None:
-    assert choose(view(prepared(0, 1), prepared(0, 2, OLD)), 0, NOW) == 1
+    assert choose_winner(view(prepared(0, 1), prepared(0, 2, OLD)), 0, NOW) == 1
 
 
 def test_purged_offsets_do_not_matter_when_all_attempts_agree() -> None:
-    assert choose(view(prepared(0, 1), prepared(0, 2)), 0, None) == 2
+    assert choose_winner(view(prepared(0, 1), prepared(0, 2)), 0, None) == 2
 
 
 def test_purged_offsets_are_an_error_when_attempts_differ() -> None:
     with pytest.raises(DataLost, match="epoch 0: 2 attempts planned different offsets, and offsets/0 is gone"):
-        choose(view(prepared(0, 1), prepared(0, 2, OLD)), 0, None)
+        choose_winner(view(prepared(0, 1), prepared(0, 2, OLD)), 0, None)
 
 
 def test_offsets_that_no_attempt_was_staged_from_are_an_error() -> None:
-    with pytest.raises(OffsetsChanged, match="offsets/0 is not what any attempt was staged from"):
-        choose(view(prepared(0, 1, OLD)), 0, NOW)
+    with pytest.raises(OffsetsChanged, match="no attempt was staged from the offsets in offsets/0"):
+        choose_winner(view(prepared(0, 1, OLD)), 0, NOW)
 
 
 def test_a_committed_epoch_without_an_attempt_is_an_error_that_names_it() -> None:
@@ -59,9 +80,9 @@ def test_a_committed_epoch_without_an_attempt_is_an_error_that_names_it() -> Non
         next_step(view(base=7), 7, NOW)
 
 
-def test_an_epoch_that_is_decided_for_nobody_in_a_journal_in_use_is_an_error() -> None:
-    with pytest.raises(JournalCorrupt, match="epoch 0 is decided for nobody"):
-        next_step(view(prepared(0, 1), Decided(0, NOBODY)), 0, NOW)
+def test_an_epoch_without_a_winner_in_a_journal_in_use_is_an_error() -> None:
+    with pytest.raises(JournalCorrupt, match="epoch 0 is recorded as having no winner"):
+        next_step(view(prepared(0, 1), Decided(0, NO_WINNER)), 0, NOW)
 
 
 def test_only_sealed_attempts_are_no_attempts() -> None:
@@ -106,15 +127,15 @@ def test_nothing_is_to_do_when_all_are_done() -> None:
     ],
 )
 def test_the_lowest_open_epoch(records: list[Record], base: int, lowest: int) -> None:
-    assert lowest_open(view(*records, base=base)) == lowest
+    assert lowest_not_done(view(*records, base=base)) == lowest
 
 
 def test_what_is_held_and_what_is_in_doubt() -> None:
     seen = view(*done(0), prepared(1, 1), prepared(2, 1), Decided(2, 1), prepared(3, 1), prepared(4, 1))
 
-    assert held(seen, 3) == [1, 2, 3]
-    assert in_doubt(seen, 3) == [4]
-    assert in_doubt(seen, 1) == [3, 4]
+    assert decided_not_done(seen, 3) == [1, 2, 3]
+    assert epochs_in_doubt(seen, 3) == [4]
+    assert epochs_in_doubt(seen, 1) == [3, 4]
 
 
 WINNER = [prepared(0, 1), prepared(0, 2), Decided(0, 2)]
@@ -123,21 +144,21 @@ WINNER = [prepared(0, 1), prepared(0, 2), Decided(0, 2)]
 @pytest.mark.parametrize(
     ("records", "generation", "verdict"),
     [
-        ([], 2, Sweep.SEAL_THEN_REMOVE),
-        ([], 3, Sweep.KEEP),
-        ([], 4, Sweep.KEEP),
-        ([Seal(0, 2, by=3)], 2, Sweep.REMOVE),
-        ([Seal(0, 3, by=4)], 3, Sweep.KEEP),
-        ([prepared(0, 2)], 2, Sweep.KEEP),
-        ([prepared(0, 3)], 3, Sweep.KEEP),
-        (WINNER, 1, Sweep.REMOVE),
-        (WINNER, 2, Sweep.KEEP),
-        (WINNER, 3, Sweep.KEEP),
-        ([*WINNER, prepared(0, 3)], 3, Sweep.REMOVE),
-        ([*WINNER, Done(0, 2)], 2, Sweep.REMOVE),
-        ([*WINNER, Done(0, 2), prepared(0, 4)], 4, Sweep.REMOVE),
-        ([Snapshot(0)], 2, Sweep.REMOVE),
-        ([Snapshot(0), Seal(0, 1, by=2), Decided(0, 1)], 1, Sweep.REMOVE),
+        ([], 2, Removal.SEAL_THEN_REMOVE),
+        ([], 3, Removal.KEEP),
+        ([], 4, Removal.KEEP),
+        ([Seal(0, 2, by=3)], 2, Removal.REMOVE),
+        ([Seal(0, 3, by=4)], 3, Removal.KEEP),
+        ([prepared(0, 2)], 2, Removal.KEEP),
+        ([prepared(0, 3)], 3, Removal.KEEP),
+        (WINNER, 1, Removal.REMOVE),
+        (WINNER, 2, Removal.KEEP),
+        (WINNER, 3, Removal.KEEP),
+        ([*WINNER, prepared(0, 3)], 3, Removal.REMOVE),
+        ([*WINNER, Done(0, 2)], 2, Removal.REMOVE),
+        ([*WINNER, Done(0, 2), prepared(0, 4)], 4, Removal.REMOVE),
+        ([Snapshot(0)], 2, Removal.REMOVE),
+        ([Snapshot(0), Seal(0, 1, by=2), Decided(0, 1)], 1, Removal.REMOVE),
     ],
     ids=[
         "an older driver may still be staging",
@@ -157,8 +178,8 @@ WINNER = [prepared(0, 1), prepared(0, 2), Decided(0, 2)]
         "folded away, with records of a stalled driver",
     ],
 )
-def test_what_may_be_done_with_a_leftover(records: list[Record], generation: int, verdict: Sweep) -> None:
-    assert sweep(view(*records), Attempt("query", 0, generation), newest=3) is verdict
+def test_what_may_be_done_with_a_leftover(records: list[Record], generation: int, verdict: Removal) -> None:
+    assert removal_of(view(*records), Attempt("query", 0, generation), newest=3) is verdict
 
 
 def roll(generation: int, number: int, *, by: int = 0, after: int = 0) -> Roll:
@@ -173,18 +194,18 @@ LATER = [GenerationStarted(number, "query", base=0) for number in range(3, KEEP_
 @pytest.mark.parametrize(
     ("records", "generation", "verdict"),
     [
-        (STARTED, 2, Sweep.SEAL_THEN_REMOVE),
-        (STARTED, 3, Sweep.KEEP),
-        ([*STARTED, roll(2, 1, by=3)], 2, Sweep.REMOVE),
-        ([*STARTED, roll(2, 1)], 2, Sweep.KEEP),
-        ([*STARTED, roll(3, 1)], 3, Sweep.KEEP),
-        ([*STARTED, roll(2, 1), roll(2, 2, by=3)], 2, Sweep.KEEP),
-        ([*STARTED, roll(2, 1), Rolled(2, 1)], 2, Sweep.REMOVE),
-        ([*STARTED, roll(3, 1), Rolled(3, 1)], 3, Sweep.REMOVE),
-        ([*STARTED, roll(3, 2)], 3, Sweep.REMOVE),
-        ([*STARTED, roll(2, 1), Snapshot(0)], 2, Sweep.REMOVE),
-        ([*LATER, roll(2, 1)], 2, Sweep.REMOVE),
-        (LATER, 2, Sweep.REMOVE),
+        (STARTED, 2, Removal.SEAL_THEN_REMOVE),
+        (STARTED, 3, Removal.KEEP),
+        ([*STARTED, roll(2, 1, by=3)], 2, Removal.REMOVE),
+        ([*STARTED, roll(2, 1)], 2, Removal.KEEP),
+        ([*STARTED, roll(3, 1)], 3, Removal.KEEP),
+        ([*STARTED, roll(2, 1), roll(2, 2, by=3)], 2, Removal.KEEP),
+        ([*STARTED, roll(2, 1), Rolled(2, 1)], 2, Removal.REMOVE),
+        ([*STARTED, roll(3, 1), Rolled(3, 1)], 3, Removal.REMOVE),
+        ([*STARTED, roll(3, 2)], 3, Removal.REMOVE),
+        ([*STARTED, roll(2, 1), Snapshot(0)], 2, Removal.REMOVE),
+        ([*LATER, roll(2, 1)], 2, Removal.REMOVE),
+        (LATER, 2, Removal.REMOVE),
     ],
     ids=[
         "an older driver may be about to record it",
@@ -201,13 +222,13 @@ LATER = [GenerationStarted(number, "query", base=0) for number in range(3, KEEP_
         "its generation is gone",
     ],
 )
-def test_what_may_be_done_with_a_leftover_of_a_roll(records: list[Record], generation: int, verdict: Sweep) -> None:
-    assert sweep(fold([*done(0), *records]), Attempt("query", 0, generation, 1), newest=3) is verdict
+def test_what_may_be_done_with_a_leftover_of_a_roll(records: list[Record], generation: int, verdict: Removal) -> None:
+    assert removal_of(fold([*done(0), *records]), Attempt("query", 0, generation, 1), newest=3) is verdict
 
 
 def test_an_attempt_that_was_recorded_after_a_newer_generation_had_rolled_cannot_win() -> None:
     seen = fold([*STARTED, *done(0), roll(2, 1), prepared(1, 1), prepared(1, 2, OLD)])
 
-    assert choose(seen, 1, OLD) == 2
+    assert choose_winner(seen, 1, OLD) == 2
     with pytest.raises(OffsetsChanged):
-        choose(seen, 1, NOW)
+        choose_winner(seen, 1, NOW)

@@ -286,5 +286,5 @@ def test_a_folder_in_the_journal_is_an_error(name: str) -> None:
     files = MemoryFiles()
     files.content[f"journal/{name}/file"] = b""
 
-    with pytest.raises(JournalCorrupt, match=f"journal/{name}: a folder is no part of a journal"):
+    with pytest.raises(JournalCorrupt, match=f"journal/{name}: a folder does not belong in a journal"):
         Journal(files, "journal").read()

@@ -773,7 +773,7 @@ def test_a_purge_that_stopped_anywhere_leaves_what_is_open_as_it_was(scene: Scen
         stops.pop()
 
         assert kept(scene) == expected
-        assert scene.journal().read().to_carry_out() == []
+        assert scene.journal().read().pending_rolls() == []
     assert any("/g" in path for path in purged)
 
 

@@ -16,7 +16,7 @@ from epochal.sinks.cassandra.standing import Standing, maker_of
 from epochal.sinks.cassandra.table import identity, read
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
-from epochal.txn import failpoints, landing
+from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused
 from epochal.txn.files import Files, below, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
@@ -69,12 +69,12 @@ class Committer:
         """An epoch goes only into a table whose ledger has the one before it."""
         last = NO_EPOCH if own is None else own.epoch
         where = f"{self.keyspace}.{self.table} (by its ledger, {self.keyspace}.{STREAMS})"
-        landing.check_predecessor(self.name, where, attempt, lambda epoch: epoch <= last)
+        commit_checks.check_predecessor(self.name, where, attempt, lambda epoch: epoch <= last)
 
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, own: Standing) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
         where = f"{self.keyspace}.{self.table}"
-        landing.check_same(self.name, where, attempt, epoch.offsets, own.shown(attempt.epoch))
+        commit_checks.check_same_attempt(self.name, where, attempt, epoch.offsets, own.shown(attempt.epoch))
 
     def _write(self, attempt: Attempt, epoch: StagedEpoch) -> bool:
         """Bring every row in and note the epoch; False if another process has noted it first."""

@@ -19,7 +19,7 @@ from epochal.sinks.delta.commit import Committer, Table, last_epoch
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table import log
 from epochal.sinks.storage.hadoop import session_for
-from epochal.txn.audit import Difference, Found, Scope, compare
+from epochal.txn.audit import Difference, Scope, StoreReport, compare
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
 from epochal.txn.row_digests import RowDigest, total
@@ -46,7 +46,7 @@ class Auditor:
     _untold: list[str] = field(default_factory=list)
     _notes: list[str] = field(default_factory=list)
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         scope.progress(f"reading the log of {self.layout.target}")
         table, state = self.committer.table()
         if state is None:
@@ -82,16 +82,16 @@ class Auditor:
         epochs: Mapping[int, RowDigest] | None = None,
         whole: RowDigest | None = None,
         only_from: int | None = None,
-    ) -> Found:
-        return Found(
-            landed=landed,
-            seen_from=seen_from,
+    ) -> StoreReport:
+        return StoreReport(
+            epochs_present=landed,
+            complete_from=seen_from,
             epochs=epochs or {},
             total=whole,
             only_from=only_from,
             differences=tuple(self._differences),
             unproven=tuple(self._unproven),
-            untold=tuple(self._untold),
+            ambiguous=tuple(self._untold),
             notes=tuple(self._notes),
         )
 
@@ -124,7 +124,7 @@ class Auditor:
                 what = "is gone" if length is None else f"has {length} bytes"
                 self._differences.append(Difference(f"{what}, and the table's log says {size} bytes", epoch, name))
 
-    def _complete(self, rows: Rows, landed: frozenset[int], seen_from: int) -> Found:
+    def _complete(self, rows: Rows, landed: frozenset[int], seen_from: int) -> StoreReport:
         """Each epoch took the place of all rows: only the last one's are there."""
         history = rows.history
         last = max(landed, default=None)
@@ -139,7 +139,7 @@ class Auditor:
             return self._found(landed, seen_from, only_from=last)
         return self._found(landed, seen_from, {last: total(tallies.values())}, only_from=last)
 
-    def _append(self, rows: Rows, landed: frozenset[int], seen_from: int) -> Found:
+    def _append(self, rows: Rows, landed: frozenset[int], seen_from: int) -> StoreReport:
         history = rows.history
         epochs: dict[int, RowDigest] = {}
         whole = None

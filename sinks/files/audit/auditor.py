@@ -20,7 +20,7 @@ from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.files.state import open_parts_of
 from epochal.sinks.spark import digests
 from epochal.sinks.storage.hadoop import session_for
-from epochal.txn.audit import Difference, Found, Scope
+from epochal.txn.audit import Difference, Scope, StoreReport
 from epochal.txn.files import Entry, Files, join
 from epochal.txn.model import lineage_tag
 from epochal.txn.row_digests import RowDigest, total
@@ -59,7 +59,7 @@ class Auditor:
     _untold: list[str] = field(default_factory=list)
     _notes: list[str] = field(default_factory=list)
 
-    def audit(self, scope: Scope) -> Found:
+    def audit(self, scope: Scope) -> StoreReport:
         scope.progress(f"listing {self.layout.target}")
         published = live.published(self.files, self.layout.target)
         through = scope.expected.through
@@ -83,14 +83,14 @@ class Auditor:
                 epochs = _by_epoch(recorded, listed, tallies)
             if any(digesting.format_of(file.name) in ("csv", "text") for file in listed):
                 epochs, whole = self._without_guesses(recorded, epochs, whole)
-        return Found(
-            landed=frozenset(recorded),
+        return StoreReport(
+            epochs_present=frozenset(recorded),
             recorded=recorded,
             epochs=epochs,
             total=whole,
             differences=tuple(self._differences),
             unproven=tuple(self._unproven),
-            untold=tuple(self._untold),
+            ambiguous=tuple(self._untold),
             notes=tuple(self._notes),
         )
 

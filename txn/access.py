@@ -1,4 +1,4 @@
-"""Places that cannot be read or made, told with the option that named them."""
+"""Folders that cannot be read or created: the error names the option to correct."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from epochal.txn.errors import Refused
 
-# What no waiting cures; whatever else a file system says may be over soon.
+# Waiting does not help against these; any other error of a file system may be temporary.
 WRONG_PLACE = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
 @contextmanager
-def reaching(what: str, advice: str) -> Iterator[None]:
-    """At a start: a place that is not there, is a file, or may not be touched is refused in one line."""
+def refuse_unreachable(what: str, advice: str) -> Iterator[None]:
+    """At a start: refuse a folder that does not exist, is a file, or is not accessible."""
     try:
         yield
     except WRONG_PLACE as fault:

@@ -1,7 +1,7 @@
-"""An epoch that a store shows, against the one that is being committed. Pure: no I/O, no clock.
+"""What a store already shows, compared with the epoch to be committed. Pure: no I/O, no clock.
 
-Every sink asks the same two questions before it shows epoch N: does the store hold N-1, and if it holds N, is that this
-very attempt? A copy of a journal has attempts of the same numbers, and other rows in them.
+Before a sink makes epoch N visible it checks two things: the store holds the epoch before it; and if it already holds
+N, that is the same attempt. A copy of a journal has attempts with the same numbers but other rows.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from epochal.txn.model import Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """Which attempt an epoch in a store is. Older versions wrote less: what they left out is None or empty."""
+class VisibleEpoch:
+    """The attempt that an epoch in a store came from. What older versions did not record is None or empty."""
 
     generation: int | None
     start: str
     offsets: str | None
 
     def is_attempt(self, attempt: Attempt, offsets: str) -> bool:
-        """Whether nothing that is known of both differs.
+        """Whether it is the same attempt, as far as both are known.
 
-        >>> Shown(3, "", "ab").is_attempt(Attempt("1f0c9a2e", 42, 3, start="5a17"), "ab")
+        >>> VisibleEpoch(3, "", "ab").is_attempt(Attempt("1f0c9a2e", 42, 3, start="5a17"), "ab")
         True
         """
         return (
@@ -34,8 +34,8 @@ class Shown:
         )
 
 
-def check_same(sink: str, where: str, attempt: Attempt, offsets: str, shown: Shown) -> None:
-    """Refuse an epoch that is in the store from another start, or from other offsets, than the one decided here."""
+def check_same_attempt(sink: str, where: str, attempt: Attempt, offsets: str, shown: VisibleEpoch) -> None:
+    """Refuse an epoch that the store already has from another start, or from other offsets."""
     if not shown.is_attempt(attempt, offsets):
         raise TwoJournals(
             f"sink {sink!r}: epoch {attempt.epoch} is in {where} from another start ({_start(shown)}) than the one "
@@ -45,14 +45,15 @@ def check_same(sink: str, where: str, attempt: Attempt, offsets: str, shown: Sho
 
 
 def check_predecessor(sink: str, where: str, attempt: Attempt, holds: Callable[[int], bool]) -> None:
-    """Refuse an epoch where the one before it is not in the store any more."""
+    """Refuse an epoch if the store no longer holds the one before it."""
     if attempt.after is not None and not holds(attempt.after):
         raise Rewound(
             f"sink {sink!r}: epoch {attempt.after} was written to {where} and is not there any more: it was emptied, "
-            "made anew or restored from an older copy while the stream ran. Nothing of epoch "
-            f"{attempt.epoch} was written. Put it back and start the query again; or start it and choose"
+            "created again or restored from an older copy while the stream ran. Nothing of epoch "
+            f"{attempt.epoch} was written. Restore it and start the query again; or start the query as it is, which "
+            "offers what you can choose"
         )
 
 
-def _start(one: Shown | Attempt) -> str:
+def _start(one: VisibleEpoch | Attempt) -> str:
     return "unknown" if one.generation is None else f"generation {one.generation}{one.start and f', {one.start}'}"
