@@ -1,9 +1,9 @@
-"""The few file operations that the protocol stands on, and their local implementation.
+"""The few file operations that the protocol needs, and their implementation for local disks.
 
-Each is atomic on the file systems that are supported: `create` and `rename` have exactly one
-winner, whoever else tries at the same time. On Hadoop file systems the JVM's FileContext does it
-(`epochal.sinks.hadoop`); on local disks only `os.link` does: Hadoop's local rename has let two
-racers win.
+Each is atomic on the supported file systems: of several processes that `create` or `rename` at the
+same time exactly one succeeds. On Hadoop file systems the JVM's FileContext guarantees it
+(`epochal.sinks.storage.hadoop`), on local disks `os.link`: with Hadoop's local rename two processes
+have both succeeded.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Files(Protocol):
     """File operations on one file system. Paths are strings in the file system's own spelling."""
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        """Make a file with this content unless the name is taken; True for the one that made it.
+        """Create a file with this content unless the name exists; True if this call created it.
 
-        Without `durable` a power cut may take it back, whole; never a part of it is seen.
+        Without `durable` a power cut may undo it completely, but no reader ever sees a part of it.
         """
 
     def read(self, path: str) -> bytes:
@@ -58,44 +58,44 @@ class Files(Protocol):
         """A file's length, or None if there is no such file."""
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file to a name that is free; FileExistsError or FileNotFoundError otherwise."""
+        """Move a file to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it; no error if it is there."""
+        """Create a folder and its parents; no error if it exists."""
 
     def delete(self, path: str) -> None:
-        """Remove a file or a whole folder; no error if it is gone."""
+        """Remove a file or a whole folder; no error if it does not exist."""
 
     def sync(self, path: str) -> None:
         """Bring a file that another process wrote to stable storage."""
 
 
 class JoiningFiles(Files, Protocol):
-    """What sinks need beyond the protocol: folders that move, and files that become one."""
+    """What sinks need besides: moving folders and joining files."""
 
     def move_folder(self, source: str, target: str) -> None:
-        """Give a folder a name that is free; FileExistsError or FileNotFoundError otherwise."""
+        """Move a folder to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
 
     def joins_in_place(self, folder: str) -> bool:
         """Whether `join_in_place` works for files below a folder."""
 
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
-        """Add other files to the end of one, at once and without copying; the others are gone then."""
+        """Append other files to one, atomically and without copying; the others no longer exist then."""
 
     def sync_all(self, paths: Sequence[str], *, within: str) -> None:
-        """`sync` for many files, and for the folders that lead to them from `within`, that one included.
+        """`sync` for many files and all their parent folders up to `within`, inclusive.
 
-        A file is not there after a power cut if the name of its folder was not on stable storage.
+        Without the folders, a power cut may lose the name of a file although its content was synced.
         """
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
-        """Make a new file of the contents of others, durably. A crash leaves a part of it.
+        """Create a file from the contents of others, durably. A crash may leave a part of it.
 
-        `skip` so many bytes at the beginning of all but the first.
+        `skip` is the number of bytes to leave out at the beginning of all but the first.
         """
 
     def head(self, path: str, size: int) -> bytes:
-        """The first bytes of a file; all of them if it has fewer."""
+        """The first `size` bytes of a file, or all if it has fewer."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -108,21 +108,21 @@ def join(folder: str, *names: str) -> str:
 
 
 def checked_relative(name: str) -> str:
-    """A relative path that a record names, as it is; JournalCorrupt if it could lead out of any folder.
+    """A relative path from a record, unchanged; JournalCorrupt if it could lead out of its folder.
 
     >>> checked_relative("day=1/part-0")
     'day=1/part-0'
     """
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise JournalCorrupt(
-            f"a record names a place outside the folder that it belongs to: {name!r}. epochal writes no such name: the "
-            "record was changed. Nothing was touched; restore it from a copy"
+            f"a record names a path outside of its folder: {name!r}. epochal never writes such a name: the record was "
+            "changed. Nothing was touched; restore the record from a copy"
         )
     return name
 
 
 def below(folder: str, name: str) -> str:
-    """A path below a folder that a record names. Whatever is moved, read or removed by a record goes through here."""
+    """A path below a folder, with a name from a record. Every path that is taken from a record goes through here."""
     return join(folder, checked_relative(name))
 
 
@@ -149,7 +149,7 @@ def local_path(path: str) -> str:
 
 
 def identity_of(path: str) -> str:
-    """What a folder is, whatever links lead to it and however its host is called.
+    """An identity of a folder, the same for every link to it and every name of its host.
 
     >>> identity_of("hdfs://localhost:9000/data/") == identity_of("hdfs://127.0.0.1:9000/data")
     True
@@ -157,10 +157,10 @@ def identity_of(path: str) -> str:
     if is_local(path):
         real = os.path.realpath(local_path(path))
         try:
-            found = os.stat(real)
+            status = os.stat(real)
         except OSError:
             return real
-        return f"{found.st_dev}:{found.st_ino}"  # one folder may be mounted in several places
+        return f"{status.st_dev}:{status.st_ino}"  # one folder may be mounted in several places
     parts = urlsplit(path)
     try:
         host = socket.gethostbyname(parts.hostname or "")
@@ -170,7 +170,7 @@ def identity_of(path: str) -> str:
 
 
 def walk(files: Files, path: str) -> Iterator[Entry]:
-    """Every file below a folder, from listings."""
+    """Every file below a folder, by listing each folder."""
     for entry in files.list(path):
         if entry.is_folder:
             for below in walk(files, join(path, entry.name)):
@@ -180,15 +180,15 @@ def walk(files: Files, path: str) -> Iterator[Entry]:
 
 
 def sweep(files: Files, folder: str) -> list[str]:
-    """Remove the temporary files of writers that died; a live one makes its file again. Returns their names."""
-    stray = [name for name in files.names(folder) if name.startswith(TEMPORARY)]
-    for name in stray:
+    """Remove the temporary files of writers that died; a live writer creates its file again. Returns their names."""
+    temporary = [name for name in files.names(folder) if name.startswith(TEMPORARY)]
+    for name in temporary:
         files.delete(join(folder, name))
-    return stray
+    return temporary
 
 
 def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> bool:
-    """`Files.create` where a rename has one winner: written under another name, which is then changed."""
+    """`Files.create` for file systems where a rename has one winner: write a temporary file, then rename it."""
     folder, _, name = path.rpartition("/")
     if files.length(path) is not None:
         return False
@@ -207,20 +207,20 @@ def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> b
 
 
 def temporary_file_vanished(path: str) -> OSError:
-    """What `Files.create` says when its temporary file does not live long enough."""
+    """The error of `Files.create` when its temporary file is removed again and again."""
     folder = path.rpartition("/")[0]
     return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
 class LocalFiles:
-    """Local disks. Everything that must survive a power cut is synced before it gets its name.
+    """Local disks. What must survive a power cut is synced before it gets its name.
 
-    Without `sync` it survives the death of any process, but not of the machine.
+    Without `sync`, files survive the death of any process but not a power cut.
     """
 
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
-        self._named: set[tuple[str, int]] = set()  # folders whose names are on stable storage, with their inodes
+        self._named: set[tuple[str, int]] = set()  # folders whose names are synced, with their inodes
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
@@ -294,13 +294,13 @@ class LocalFiles:
             else:
                 os.unlink(path)
         except FileNotFoundError:
-            # Somebody else is removing the same tree. What remains is theirs or the next sweep's.
+            # Another process is removing the same folder: remove what is left of it.
             if os.path.isdir(path):
                 self.delete(path)
 
     def move_folder(self, source: str, target: str) -> None:
         try:
-            os.rename(source, target)  # takes the place of a folder that is empty, and of nothing else
+            os.rename(source, target)  # replaces only an empty folder
         except OSError as fault:
             if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise FileExistsError(target) from None
@@ -331,17 +331,17 @@ class LocalFiles:
         if not self._sync:
             return
         if len(paths) > MANY:
-            os.sync()  # thousands of buckets, each with its file: all at once is far less than one by one
+            os.sync()  # for thousands of files much faster than one by one
             return
         for path in paths:
             self.sync(path)
-        for folder, entries in _leading_to(paths, within):
+        for folder, entries in _parents(paths, within):
             names = {(entry, os.stat(entry).st_ino) for entry in entries}
             if names <= self._named:
-                continue  # the folders of a stream are made once, and come back in every epoch
+                continue  # the folders of a stream are created once and used in every epoch
             _sync_folder(folder)
             if len(self._named) > MANY:
-                self._named.clear()  # each epoch has folders of its own too
+                self._named.clear()  # bounded, because each epoch also has folders of its own
             self._named |= {name for name in names if os.path.isdir(name[0])}
 
     def sync(self, path: str) -> None:
@@ -377,7 +377,7 @@ def _unlink(path: str) -> None:
 
 
 def _make_folders(path: str, *, sync: bool) -> None:
-    """Make a folder and those above it; the names of new ones are brought to stable storage."""
+    """Create a folder and its parents; with `sync` the names of new ones are synced."""
     new, folder = [], path
     while folder and not os.path.isdir(folder):
         new.append(folder)
@@ -387,25 +387,25 @@ def _make_folders(path: str, *, sync: bool) -> None:
         _sync_folder(os.path.dirname(made) or ".")
 
 
-def _leading_to(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
-    """The folders from `within` to some files, the deepest first, each with what leads on from it."""
-    found: dict[str, set[str]] = {}
+def _parents(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
+    """All parent folders of some files up to `within`, the deepest first, each with its entries on these paths."""
+    entries: dict[str, set[str]] = {}
     for path in paths:
         folder, entry = os.path.dirname(path), path
         while os.path.commonpath([folder, within]) == within:
-            is_new = folder not in found
-            found.setdefault(folder, set()).add(entry)
+            is_new = folder not in entries
+            entries.setdefault(folder, set()).add(entry)
             if not is_new:
                 break
             folder, entry = os.path.dirname(folder), folder
-    return sorted(found.items(), key=lambda item: (-item[0].count("/"), item[0]))
+    return sorted(entries.items(), key=lambda item: (-item[0].count("/"), item[0]))
 
 
 def _sync_folder(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:
-        return  # a folder that we may pass through and not look into is another's to keep
+        return  # a folder that this user may not read was created by another, who syncs it
     try:
         os.fsync(descriptor)
     finally:
