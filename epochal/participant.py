@@ -9,6 +9,7 @@ one in a page, `epochal.testing.contract` is the suite that it must pass.
 (42, {}, None)
 """
 
+from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
 from epochal.sinks.storage.register import Lineages, Register
 from epochal.txn import failpoints
 from epochal.txn.audit import Difference, Expected, Scope, StoreReport
@@ -57,6 +58,7 @@ __all__ = [
     "Lineages",
     "Memory",
     "OpenRows",
+    "Option",
     "OptionError",
     "Outcome",
     "Participant",
@@ -67,6 +69,8 @@ __all__ = [
     "Rolls",
     "RowDigest",
     "Scope",
+    "SinkName",
+    "SinkOptions",
     "Staged",
     "StoreAway",
     "StoreReport",
@@ -75,5 +79,6 @@ __all__ = [
     "Wrapper",
     "check_predecessor",
     "check_same_attempt",
+    "declared",
     "failpoints",
 ]

@@ -12,15 +12,18 @@ from xdist.scheduler import LoadScopeScheduling
 ONE_SERVER = ("cassandra", "hdfs")
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
-    "hdfs",
-    "spark/test_kill_chain.py",
     "cassandra",
+    "hdfs",
     "spark/test_rolling_kills.py",
-    "kill_matrix/test_kill_matrix.py",
+    "spark/test_kill_chain.py",
+    "delta/test_audit.py",
     "spark/test_two_drivers.py",
     "spark/test_compaction_kills.py",
-    "spark/test_completion.py",
+    "kill_matrix/test_kill_matrix.py",
+    "delta/test_kills.py",
+    "spark/test_audit_files.py",
     "test_extras.py",
+    "delta/test_modes.py",
 )
 
 

@@ -73,7 +73,8 @@ class Environment:
         done = subprocess.run(
             [str(self.folder / "bin" / arguments[0]), *arguments[1:]],
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            # Without the interpreter that a Spark of this process has set for its workers: it has everything.
+            env={name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK_"))},
             capture_output=True,
             text=True,
             check=False,

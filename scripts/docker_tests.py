@@ -21,8 +21,8 @@ from pathlib import Path
 
 from epochal.testing.servers import cassandra_docker, hdfs_docker
 from epochal.testing.servers.containers import Image, engine_answers
-from epochal.testing.servers.keeper import die_with_parent
 from epochal.testing.servers.routes import ROUTES
+from epochal.testing.servers.supervisor_process import die_with_parent
 from scripts import local_image
 
 TESTS = ("integration_tests/cassandra", "integration_tests/hdfs")

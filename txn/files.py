@@ -15,13 +15,15 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from epochal.txn.errors import JournalCorrupt
 
 TEMPORARY = ".epochal-tmp-"
 MANY = 100
+
+Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that another process has done, or undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,61 @@ class JoiningFiles(Files, Protocol):
 
     def head(self, path: str, size: int) -> bytes:
         """The first `size` bytes of a file, or all if it has fewer."""
+
+    # The same for many files, in one request where there is a server, in parallel and in no order. An error other than
+    # a `Miss` is raised and names the file; some of the steps are done then, and none is still running.
+
+    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        """`create` for many paths; files that exist are not changed."""
+
+    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
+        """`length` for each of many paths."""
+
+    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        """`rename` for many pairs; returns for each None, or the error if it was not possible."""
+
+    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        """`join_in_place` for many groups of files, the first of each with the others; returns as `rename_all`."""
+
+    def make_folders(self, paths: Sequence[str]) -> None:
+        """`make_folder` for many paths."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """`delete` for many paths."""
+
+
+def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
+    """The error of a step that was not possible, as `JoiningFiles.rename_all` returns it; other errors are raised."""
+    try:
+        act(*arguments)
+    except (FileNotFoundError, FileExistsError) as miss:
+        return miss
+    return None
+
+
+class OneByOne:
+    """The operations on many files, one after the other, for file systems where a batch gains nothing."""
+
+    def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        for path, data in contents:
+            self.create(path, data, durable=durable)
+
+    def lengths(self: Files, paths: Sequence[str]) -> Sequence[int | None]:
+        return [self.length(path) for path in paths]
+
+    def rename_all(self: Files, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        return [missed(self.rename, *move) for move in moves]
+
+    def join_all_in_place(self: JoiningFiles, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        return [missed(self.join_in_place, group[0], group[1:]) for group in groups]
+
+    def make_folders(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.make_folder(path)
+
+    def delete_all(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
 
 def join(folder: str, *names: str) -> str:
@@ -212,7 +269,7 @@ def temporary_file_vanished(path: str) -> OSError:
     return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
-class LocalFiles:
+class LocalFiles(OneByOne):
     """Local disks. What must survive a power cut is synced before it gets its name.
 
     Without `sync`, files survive the death of any process but not a power cut.
@@ -221,6 +278,7 @@ class LocalFiles:
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
         self._named: set[tuple[str, int]] = set()  # folders whose names are synced, with their inodes
+        self._synced: dict[str, int] = {}  # folders that were synced, with the time of their last change before it
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
@@ -337,12 +395,15 @@ class LocalFiles:
             self.sync(path)
         for folder, entries in _parents(paths, within):
             names = {(entry, os.stat(entry).st_ino) for entry in entries}
-            if names <= self._named:
+            changed = os.stat(folder).st_mtime_ns  # a folder that was created again may have the same inode
+            if names <= self._named and self._synced.get(folder) == changed:
                 continue  # the folders of a stream are created once and used in every epoch
             _sync_folder(folder)
             if len(self._named) > MANY:
                 self._named.clear()  # bounded, because each epoch also has folders of its own
+                self._synced.clear()
             self._named |= {name for name in names if os.path.isdir(name[0])}
+            self._synced[folder] = changed
 
     def sync(self, path: str) -> None:
         if not self._sync:

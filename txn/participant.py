@@ -1,8 +1,8 @@
 """What a store must be able to do to take part.
 
 A participant that passes `epochal.testing.contract` can join any writer. The command line (`recover`,
-`gc`) finds it through an entry point of the group ``epochal.participants``, whose object rebuilds it
-from what `describe` returned.
+`gc`) finds it through an entry point of the group ``epochal.sinks``: a class whose `from_description`
+rebuilds it from what `describe` returned.
 
 No call depends on an earlier one: everything that a call needs is in its arguments.
 """

@@ -86,7 +86,7 @@ def _watch(nodes: Sequence[Node]) -> None:
     while all(node.running for node in nodes):
         time.sleep(LOOK)
     gone = next(node for node in nodes if not node.running)
-    raise servers.ServerFailed(f"{gone.name} has ended:\n{gone.said()}")
+    raise servers.ServerFailed(f"{gone.name} has ended:\n{gone.log_tail()}")
 
 
 def _answer(cluster: CassandraCluster) -> str:

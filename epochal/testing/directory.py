@@ -13,12 +13,14 @@ The first line of a file says which start of which lineage wrote it, and from wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 from urllib.parse import quote
 
 from epochal.sinks.storage.register import Register
 from epochal.txn import failpoints
-from epochal.txn.errors import DataLost, OptionError, Refused, Rewound, TwoJournals
+from epochal.txn.commit_checks import VisibleEpoch, check_predecessor, check_same_attempt
+from epochal.txn.errors import DataLost, OptionError, Refused
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Auditable, Rolls
@@ -54,6 +56,14 @@ class DirectoryParticipant:
 
     def describe(self) -> dict[str, Json]:
         return {"type": "directory", "target": self._path, "name": self._name}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Json]) -> Self:
+        """The participant that `describe` described."""
+        target, name = description.get("target"), description.get("name")
+        if not (isinstance(target, str) and isinstance(name, str)):
+            raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
+        return cls(target, name=name)
 
     def open(self, lineage: str) -> Memory:
         register = self._register.read()
@@ -100,7 +110,7 @@ class DirectoryParticipant:
         failpoints.hit("before-write")
         self._files.create(self._staged(attempt), data)
         failpoints.hit("after-write")
-        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(batch.rows))
+        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data), "offsets": batch.offsets}), len(batch.rows))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if handle.version != HANDLE_VERSION:
@@ -108,8 +118,9 @@ class DirectoryParticipant:
                 f"epoch {attempt.epoch}: {self._path} has it staged with a handle of version {handle.version}, this "
                 f"epochal knows version {HANDLE_VERSION}. Nothing was changed; run the epochal that staged it"
             )
-        self._check(attempt)
-        target = join(self._path, f"{attempt.number}.{_quoted(attempt.lineage)}")
+        name = f"{attempt.number}.{_quoted(attempt.lineage)}"
+        self._check(attempt, handle, name)
+        target = join(self._path, name)
         if self._files.length(target) == handle.body["bytes"]:
             self._files.delete(self._staged(attempt))
             return Outcome.ALREADY_COMMITTED
@@ -156,25 +167,16 @@ class DirectoryParticipant:
         head: dict[str, Json] = json.loads(self._files.read(join(self._path, name)).split(b"\n", 1)[0])
         return head
 
-    def _check(self, attempt: Attempt) -> None:
-        """The epoch before must be there, and this one from no other start of the same number."""
-        epochs = {}
-        for name in self._published():
-            if name.endswith(f".{_quoted(attempt.lineage)}"):
-                epochs[int(name.split(".")[0])] = name
-        if attempt.after is not None and attempt.after not in epochs:
-            raise Rewound(f"{self._path}: epoch {attempt.after} was published and is gone; put the folder back")
-        found = epochs.get(attempt.epoch, "")
-        if found.startswith(attempt.number) and self._head(found).get("start", attempt.start) != attempt.start:
-            raise TwoJournals(f"{self._path}: epoch {attempt.epoch} is there from another start of this generation")
-
-
-def from_description(description: dict[str, Json]) -> DirectoryParticipant:
-    """The participant that `describe` described."""
-    target, name = description.get("target"), description.get("name")
-    if not (isinstance(target, str) and isinstance(name, str)):
-        raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
-    return DirectoryParticipant(target, name=name)
+    def _check(self, attempt: Attempt, handle: Handle, target: str) -> None:
+        """Refuse the epoch if the one before it is missing, or if another start published it under this name."""
+        ours = f".{_quoted(attempt.lineage)}"
+        epochs = {int(name.split(".")[0]) for name in self._published() if name.endswith(ours)}
+        check_predecessor(self._name, self._path, attempt, epochs.__contains__)
+        if self._files.length(join(self._path, target)) is not None:
+            head = self._head(target)
+            shown = VisibleEpoch(attempt.generation, str(head.get("start", "")), str(head["offsets"]))
+            offsets = handle.body.get("offsets", shown.offsets)  # older versions did not record them
+            check_same_attempt(self._name, self._path, attempt, str(offsets), shown)
 
 
 def _quoted(lineage: str) -> str:

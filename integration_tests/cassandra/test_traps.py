@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal import BadRows, FencedOut, Refused
+from epochal import BadRows, FencedOut, Refused, Tuning
 from epochal.sinks.cassandra import ledger
 from epochal.sinks.cassandra.cluster import limits
 from epochal.sinks.cassandra.cluster.connection import connect
@@ -245,7 +245,7 @@ def test_a_row_that_the_servers_commit_log_cannot_hold_is_refused_while_staging(
     spark: SparkSession, space: Keyspace, tmp_path: Path
 ) -> None:
     table = space.table("wide", "id bigint PRIMARY KEY, text text")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), max_row_bytes=1 << 30)
+    sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(max_row_bytes=1 << 30))
     largest = limits.largest_row(connect(sink._endpoint))
     assert largest is not None
     with pytest.raises(BadRows, match=f"a row has more than {largest} bytes"):
@@ -268,7 +268,7 @@ def test_what_was_written_of_an_epoch_is_not_written_again(
 
 def test_many_rows_are_all_there_or_the_commit_has_failed(spark: SparkSession, space: Keyspace, tmp_path: Path) -> None:
     table = space.table("many", "id bigint PRIMARY KEY, text text")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), in_flight=256)
+    sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(in_flight=256))
     write(sink, 0, spark.range(100_000).selectExpr("id", "repeat('x', 20) AS text"))
     (count,) = space.execute(f"SELECT count(*) AS n FROM {table}")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal
+from epochal.sinks.files.options import Format
 from epochal.sinks.storage.webhdfs import ADDRESS
 from integration_tests import steps
 from integration_tests.hdfs.remote import Remote
@@ -65,10 +66,15 @@ KILLS = ("after-compact-stage", "before-compact-rename=kill@2", "after-compact-d
 
 @pytest.mark.parametrize(
     ("format_", "kills"),
-    [("parquet", KILLS), ("csv", KILLS[:1]), pytest.param("csv", KILLS[1:], marks=pytest.mark.matrix)],
+    # What comes after a joined file is staged is the same for all formats: the test above dies there.
+    [
+        ("parquet", KILLS[:1]),
+        ("csv", KILLS[:1]),
+        *(pytest.param(format_, KILLS[1:], marks=pytest.mark.matrix) for format_ in ("parquet", "csv")),
+    ],
 )
 def test_kills_of_a_compaction_through_spark_lose_and_double_nothing(
-    spark: SparkSession, drivers: Children, remote: Remote, format_: str, kills: tuple[str, ...]
+    spark: SparkSession, drivers: Children, remote: Remote, format_: Format, kills: tuple[str, ...]
 ) -> None:
     target = f"{remote.uri}/first"
     header = {"header": "true"} if format_ == "csv" else {}
@@ -87,7 +93,7 @@ def test_kills_of_a_compaction_through_spark_lose_and_double_nothing(
     check(remote, 4, files=3)
 
 
-def by_manifest(spark: SparkSession, target: str, format_: str, options: dict[str, str]) -> Counter[int]:
+def by_manifest(spark: SparkSession, target: str, format_: Format, options: dict[str, str]) -> Counter[int]:
     files = [f"{target}/{path}" for epoch in epochal.published(target) for path, _ in epoch.files]
     frame = spark.read.schema("id long, file long, kind string, word string").options(**options).format(format_)
     return Counter(row[0] for row in frame.option("__globPaths__", "false").load(files).select("id").collect())

@@ -7,12 +7,12 @@ about it does not fit, so a stale one costs time and nothing else.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from pathlib import Path
 
 import pyspark
 
+from epochal.spark_plugins.java_command import launcher_java
 from epochal.spark_plugins.local_disk import compiled
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -57,7 +57,8 @@ def archiving(archive: Path) -> str:
 
 def archive_name() -> str:
     """A name that changes with Java, with Spark and with what comes before Spark on the class path."""
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else Path("java")
+    java = launcher_java()
+    assert java is not None, "there is no Java: set JAVA_HOME, or put java on the PATH"
     version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
     where = str(Path(pyspark.__file__).parent).encode()
     ours = compiled().name.encode()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
+from epochal.sinks.files.options import Format
 from epochal.txn import failpoints
 from integration_tests import steps
 from integration_tests.spark.chains import publish_what_is_open
@@ -61,7 +62,7 @@ OF_MERGING = ("before-compact-stage", "after-compact-stage", "after-compact-remo
     ids=["json", "parquet", "parquet-long"],
 )
 def test_kills_around_every_step_show_readers_by_manifest_every_row_once(
-    spark: SparkSession, drivers: Children, tmp_path: Path, format_: str, points: tuple[str, ...]
+    spark: SparkSession, drivers: Children, tmp_path: Path, format_: Format, points: tuple[str, ...]
 ) -> None:
     target, stop = tmp_path / "target", tmp_path / "stop"
     sink = epochal.RollingFileSink(str(target), format=format_, bucket_by=["kind"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from epochal import Rolling, RollingFileSink
-from epochal.sinks.files import from_description
 from epochal.testing.contract import ParticipantContract, RollsContract
 from epochal.txn.model import Json
 from integration_tests.spark.checks import visible_files
@@ -47,7 +46,7 @@ class FilesContract(FilesUnderTest, ParticipantContract[Any]):
         return RollingFileSink(self.path, format="json", bucket_by=["odd"], marker="epoch")
 
     def rebuilt(self, description: dict[str, Json]) -> RollingFileSink:
-        return from_description(description)
+        return RollingFileSink.from_description(description)
 
 
 class TestLocalFiles(FilesContract):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal import DeltaSink, Refused, Rolling, RollingFileSink
+from epochal.sinks.delta.options import Mode
+from epochal.sinks.files.options import Format
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import visible_files
 from integration_tests.spark.epochs import LINEAGE, stage_frame
@@ -25,7 +27,7 @@ FORMATS = ["parquet", "orc", "avro", "json", "csv", "text", "xml"]
 ATTEMPT = Attempt(LINEAGE, 0, 1)
 
 
-def two_files(spark: SparkSession, format_: str = "parquet") -> DataFrame:
+def two_files(spark: SparkSession, format_: Format = "parquet") -> DataFrame:
     columns = ("string(id) AS word",) if format_ == "text" else ("id", "string(id) AS word")
     return spark.range(0, 100, numPartitions=2).selectExpr(*columns)
 
@@ -50,7 +52,7 @@ def staged(target: Path) -> list[Path]:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_staged_file_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, options={"rowTag": "row"} if format_ == "xml" else {})
     losing(monkeypatch, tmp_path)
@@ -62,7 +64,7 @@ def test_a_staged_file_that_is_gone_refuses_the_epoch(
 
 @pytest.mark.parametrize("format_", ["parquet", "json"])
 def test_a_staged_file_that_is_cut_short_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     def cut() -> None:
         file = staged(tmp_path)[0]
@@ -77,7 +79,7 @@ def test_a_staged_file_that_is_cut_short_refuses_the_epoch(
 
 @pytest.mark.parametrize("format_", ["orc", "json"])
 def test_a_piece_of_an_open_part_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_bytes="1 MB"))
     losing(monkeypatch, tmp_path)
@@ -114,7 +116,7 @@ def test_a_file_of_a_bucket_that_is_gone_refuses_the_epoch(
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_staged_file_of_a_table_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
     frame = two_files(spark)
     sink = DeltaSink(str(tmp_path), mode=mode, keys=["id"] if mode == "upsert" else [])
@@ -128,7 +130,7 @@ def test_a_staged_file_of_a_table_that_is_gone_refuses_the_epoch(
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("bucketed", [False, True])
 def test_an_epoch_without_rows_has_no_files(
-    spark: SparkSession, tmp_path: Path, format_: str, *, bucketed: bool
+    spark: SparkSession, tmp_path: Path, format_: Format, *, bucketed: bool
 ) -> None:
     sink = RollingFileSink(
         str(tmp_path),

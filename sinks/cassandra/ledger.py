@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from epochal.sinks.cassandra.cluster.connection import Connection
+from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import quoted
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.layout import CLAIMS, PARTS, STREAMS
@@ -50,7 +50,7 @@ def micros(milliseconds: int) -> int:
 class Ledger:
     """The rows about one target."""
 
-    def __init__(self, connect: Callable[[], Connection], keyspace: str, table: str) -> None:
+    def __init__(self, connect: Callable[[], ClusterSession], keyspace: str, table: str) -> None:
         self._connect = connect
         self._keyspace, self._table = keyspace, table
         self._streams = f"{quoted(keyspace)}.{quoted(STREAMS)}"

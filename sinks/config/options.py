@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from epochal.txn.errors import OptionError
 
 T = TypeVar("T")
-Init = TypeVar("Init", bound=Callable[..., None])
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
@@ -73,36 +70,6 @@ class Faults:
         """Raise what was found."""
         if self._faults:
             raise OptionError(self._what, self._faults)
-
-
-def known_options(init: Init) -> Init:
-    """For a constructor: keyword arguments that it does not have are an OptionError, beside all its other faults.
-
-    To type checkers, and to `inspect`, it stays what it is.
-    """
-    names = [p.name for p in inspect.signature(init).parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
-
-    @wraps(init)
-    def checked(self: object, *given: Any, **options: Any) -> None:
-        unknown = [name for name in options if name not in names]
-        if not unknown:
-            init(self, *given, **options)
-            return
-        faults = [f"{name}: no such option{nearest(name, names)}" for name in unknown]
-        what = type(self).__name__
-        try:
-            init(self, *given, **{name: value for name, value in options.items() if name in names})
-        except OptionError as error:
-            what, faults = error.what, [*faults, *error.faults]
-        raise OptionError(what, faults)
-
-    return cast("Init", checked)
-
-
-def known_fields(kind: type[T]) -> type[T]:
-    """For a dataclass of options: the same, also where it is not part of a sink yet."""
-    kind.__init__ = known_options(kind.__init__)  # type: ignore[method-assign]  # of this very class
-    return kind
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:

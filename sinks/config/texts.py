@@ -24,6 +24,14 @@ def parse_int(text: str) -> int:
         raise ValueError("must be a whole number") from None
 
 
+def parse_seconds(text: str) -> float:
+    """A number of seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+
+
 def parse_names(text: str) -> list[str]:
     """Names with commas between them.
 

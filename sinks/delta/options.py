@@ -1,80 +1,95 @@
-"""The options of a Delta sink, checked all at once."""
+"""The options of a Delta sink: each is declared once, here."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar, Literal
 
+from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
 from epochal.sinks.config.options import Faults
+from epochal.sinks.storage.paths import spark_path
 
-MODES = ("append", "complete", "upsert")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options that are read more than once. Made by `checked_options`, so whoever has them need not look again."""
-
-    partition_by: tuple[str, ...]
-    properties: Mapping[str, str]
-    keys: tuple[str, ...]
-    order_by: tuple[str, ...]
-    drop: tuple[str, ...]
+Mode = Literal["append", "complete", "upsert"]
 
 
-def checked_options(
-    path: str,
-    *,
-    mode: str,
-    name: str,
-    partition_by: Sequence[str],
-    properties: Mapping[str, str] | None,
-    evolve: str | None,
-    keys: Sequence[str],
-    order_by: Sequence[str],
-    delete_when: str | None,
-    drop: Sequence[str],
-    digest: bool,
-) -> Options:
-    """What a sink was given, if all of it is right; else every fault in one error."""
-    faults = Faults(f"DeltaSink({path!r})")
-    installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
-    faults.check(installed, "Delta's packages are not installed: pip install 'epochal[delta]'")
-    faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
-    faults.one_of("mode", mode, MODES)
-    faults.sink_name(name)
-    partitions = faults.column_names("partition_by", partition_by)
-    key_columns = faults.column_names("keys", keys)
-    ordered_by = faults.column_names("order_by", order_by)
-    dropped = faults.column_names("drop", drop)
-    texts = _texts("properties", properties, faults)
-    if evolve is not None:
-        faults.one_of("evolve", evolve, ("add_columns",))
-    faults.check(
-        delete_when is None or (isinstance(delete_when, str) and delete_when.strip() != ""),
-        f"delete_when={delete_when!r}: a SQL condition, such as \"op = 'D'\"",
-    )
-    if mode == "upsert":
-        faults.check(bool(key_columns), "keys: an upsert needs them, such as keys=['order_id']")
-        faults.check(evolve is None, "evolve: not for an upsert")
-    else:
-        for option, value in (("keys", keys), ("order_by", order_by), ("delete_when", delete_when), ("drop", drop)):
-            faults.check(not value, f"{option}: only for mode='upsert'")
-    faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False")
-    faults.check(
-        not (digest and mode == "upsert"),
-        "digest=True: not for an upsert, whose rows may be updated or deleted by any later epoch",
-    )
-    for key in key_columns:
-        faults.check(key not in dropped, f"drop: {key!r} is a key")
-    faults.done()
-    return Options(partition_by=partitions, properties=texts, keys=key_columns, order_by=ordered_by, drop=dropped)
+@declared
+@dataclass(frozen=True, eq=False, repr=False)
+class DeltaOptions(SinkOptions):
+    """How rows become a Delta table."""
 
+    kind: ClassVar[str] = "delta"
 
-def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
-        faults.add(f"{option}: a dictionary of texts, such as {{'delta.appendOnly': 'true'}}")
-        return {}
-    return dict(given)
+    path: Annotated[
+        str,
+        Option(
+            "the table: a local folder or the URI of a Hadoop file system",
+            expects="a folder or URI, not empty",
+            journal="target",
+            restore=spark_path,
+        ),
+    ]
+    _: KW_ONLY
+    mode: Annotated[
+        Mode,
+        Option(
+            'add the epoch\'s rows, put them in place of all rows (`"complete"`), or update and insert by `keys` '
+            '(`"upsert"`)',
+            journal=True,
+        ),
+    ] = "append"
+    name: SinkName = "delta"
+    partition_by: Annotated[
+        Sequence[str], Option("columns, for a new table; for an existing one they must be the same")
+    ] = ()
+    properties: Annotated[
+        Mapping[str, str] | None,
+        Option("properties of a new table", expects="a dictionary of texts, such as {'delta.appendOnly': 'true'}"),
+    ] = None
+    evolve: Annotated[
+        Literal["add_columns"] | None,
+        Option("columns that the table does not have are added in the epoch's own commit"),
+    ] = None
+    keys: Annotated[
+        Sequence[str], Option("upsert: the columns that identify a row; none may be null", journal=True)
+    ] = ()
+    order_by: Annotated[
+        Sequence[str], Option("upsert: of several rows of a key the last by these wins; ties are refused")
+    ] = ()
+    delete_when: Annotated[
+        str | None,
+        Option("upsert: a SQL condition; the row deletes its key", expects="a SQL condition, such as \"op = 'D'\""),
+    ] = None
+    drop: Annotated[Sequence[str], Option("upsert: columns that are there for `order_by` and `delete_when` only")] = ()
+    digest: Annotated[
+        bool,
+        Option(
+            "append and complete: digest each epoch's rows while they are written, for "
+            "[`epochal audit`](operations.md#audit-is-every-row-there-exactly-once); for its cost see "
+            "[files](files.md#digests)"
+        ),
+    ] = False
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({self.path!r}, mode={self.mode!r}, name={self.name!r})"
+
+    @property
+    def table_properties(self) -> Mapping[str, str]:
+        return self.properties or {}
+
+    def check_together(self, faults: Faults) -> None:
+        installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
+        faults.check(installed, "Delta's packages are not installed: pip install 'epochal[delta]'")
+        if self.mode == "upsert":
+            faults.check(bool(self.keys), "keys: an upsert needs them, such as keys=['order_id']")
+            faults.check(self.evolve is None, "evolve: not for an upsert")
+        else:
+            for option in ("keys", "order_by", "delete_when", "drop"):
+                faults.check(not getattr(self, option), f"{option}: only for mode='upsert'")
+        faults.check(
+            not (self.digest and self.mode == "upsert"),
+            "digest=True: not for an upsert, whose rows may be updated or deleted by any later epoch",
+        )
+        for key in self.keys:
+            faults.check(key not in self.drop, f"drop: {key!r} is a key")

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.config.options import known_options, nearest
+from epochal.sinks.config.options import nearest
 from epochal.sinks.delta.handle import StagedEpoch
 from epochal.sinks.delta.layout import LOG, Layout
-from epochal.sinks.delta.options import checked_options
+from epochal.sinks.delta.options import DeltaOptions
 from epochal.sinks.delta.stage import frames
 from epochal.sinks.delta.stage.checking import unusable
 from epochal.sinks.delta.stage.writing import Writing
@@ -21,7 +21,6 @@ from epochal.sinks.delta.table.jvm import DELETED
 from epochal.sinks.delta.table.landed import landed
 from epochal.sinks.delta.table.schema import fit, nullable, unmakable
 from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
@@ -40,68 +39,19 @@ log = logging.getLogger("epochal")
 RECENT = 50
 
 
-class DeltaSink:
+class DeltaSink(DeltaOptions):
     """A Delta table that gets each epoch in one commit.
 
     >>> DeltaSink("lake/orders", mode="upsert", keys=["order_id"], order_by=["updated_at"])
     DeltaSink('lake/orders', mode='upsert', name='delta')
 
-    `mode`: ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are,
-    ``"upsert"`` updates and inserts by `keys`; of several rows of a key the last by `order_by` wins,
-    those for which the SQL condition `delete_when` holds delete their key, and columns in `drop` are
-    there for these two only. A missing table is made with `partition_by` and `properties`.
-    `evolve="add_columns"` adds columns that the table does not have, in the epoch's own commit.
-    With `digest` each epoch's rows are digested while they are written, for ``epochal audit``.
+    ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are, ``"upsert"`` updates and
+    inserts by `keys`. A missing table is made with `partition_by` and `properties`.
     """
 
-    @known_options
-    def __init__(
-        self,
-        path: str,
-        *,
-        mode: str = "append",
-        name: str = "delta",
-        partition_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        evolve: str | None = None,
-        keys: Sequence[str] = (),
-        order_by: Sequence[str] = (),
-        delete_when: str | None = None,
-        drop: Sequence[str] = (),
-        digest: bool = False,
-    ) -> None:
-        options = checked_options(
-            path,
-            mode=mode,
-            name=name,
-            partition_by=partition_by,
-            properties=properties,
-            evolve=evolve,
-            keys=keys,
-            order_by=order_by,
-            delete_when=delete_when,
-            drop=drop,
-            digest=digest,
-        )
-        self._partition_by = options.partition_by
-        self._keys = options.keys
-        self._order_by = options.order_by
-        self._drop = options.drop
-        self._properties = options.properties
-        self._given_path = path
-        self._mode = mode
-        self._name = name
-        self._evolve = evolve == "add_columns"
-        self._delete_when = delete_when
-        self._digest = digest
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._bound: tuple[JoiningFiles, Layout, Committer] | None = None
-
-    def __repr__(self) -> str:
-        return f"DeltaSink({self._given_path!r}, mode={self._mode!r}, name={self._name!r})"
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def rolls(self) -> None:
@@ -112,13 +62,7 @@ class DeltaSink:
         return self
 
     def describe(self) -> dict[str, Json]:
-        return {
-            "type": "delta",
-            "name": self._name,
-            "target": self._place()[1].target,
-            "mode": self._mode,
-            "keys": list(self._keys),
-        }
+        return {**super().describe(), "target": self._place()[1].target}
 
     def open(self, lineage: str) -> Memory:
         from epochal.sinks.delta.commit import HISTORY, last_epoch
@@ -165,27 +109,25 @@ class DeltaSink:
         return self._register.read().holder(lineage)
 
     def check_output_mode(self, mode: str) -> None:
-        if mode == "complete" and self._mode == "append":
+        if mode == "complete" and self.mode == "append":
             log.warning(
                 "sink %r keeps the rows of every epoch, and the output mode complete gives all again: "
                 "mode='complete' would replace them",
-                self._name,
+                self.name,
             )
-        elif mode != "complete" and self._mode == "complete":
-            log.warning("sink %r keeps the last epoch's rows only, and the output mode is %s", self._name, mode)
+        elif mode != "complete" and self.mode == "complete":
+            log.warning("sink %r keeps the last epoch's rows only, and the output mode is %s", self.name, mode)
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         _, layout, committer = self._place()
-        check_writable(self._name, layout.target)
-        schema = json.loads((rows.drop(*self._drop) if self._drop else rows).schema.json())
+        check_writable(self.name, layout.target)
+        schema = json.loads((rows.drop(*self.drop) if self.drop else rows).schema.json())
         _, state = committer.table(rows.sparkSession)
-        faults = unusable(
-            rows, keys=self._keys, order_by=self._order_by, drop=self._drop, delete_when=self._delete_when
-        )
+        faults = unusable(rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when)
         if state is None:
-            faults += unmakable(nullable(schema), self._partition_by)
+            faults += unmakable(nullable(schema), self.partition_by)
             native = (
-                self._mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self._properties)
+                self.mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self.table_properties)
             )
         else:
             misfits, new = self._misfits(state, schema)
@@ -198,7 +140,7 @@ class DeltaSink:
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         attempt, rows = batch.attempt, batch.rows
         _, layout, _ = self._place()
-        written = rows.drop(*self._drop) if self._drop else rows
+        written = rows.drop(*self.drop) if self.drop else rows
         schema = json.loads(written.schema.json())
         state = self._table_for(attempt, rows, schema)
         new = self._check_columns(state, schema)
@@ -206,28 +148,28 @@ class DeltaSink:
         if not native:
             self._place()[2].spark(rows.sparkSession)  # now: once the epoch is decided it would be too late to refuse
         frame = rows
-        if self._mode == "upsert":
-            frame = frames.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
+        if self.mode == "upsert":
+            frame = frames.one_row_a_key(frame, self.keys, self.order_by, self.delete_when)
         if not native:
             frame = frames.checked(frame, state)
         staged_schema = nullable(schema)
-        if self._delete_when:
+        if self.delete_when:
             deleted = {"name": DELETED, "type": "boolean", "nullable": True, "metadata": {}}
             staged_schema["fields"].append(deleted)
-        if self._drop:
-            frame = frame.drop(*self._drop)
-        writing = Writing(self._name, *self._place()[:2])
-        digest, files = writing.write(attempt, frame, state, native=native, digest=self._digest)
+        if self.drop:
+            frame = frame.drop(*self.drop)
+        writing = Writing(self.name, *self._place()[:2])
+        digest, files = writing.write(attempt, frame, state, native=native, digest=self.digest)
         epoch = StagedEpoch(
             target=layout.target,
-            mode=self._mode,
+            mode=self.mode,
             native=native,
             schema=staged_schema,
             files=tuple(files),
             offsets=batch.offsets,
             add_columns=bool(new),
-            keys=self._keys,
-            deletes=self._delete_when is not None,
+            keys=tuple(self.keys),
+            deletes=self.delete_when is not None,
             settings=frames.settings_of(rows.sparkSession),
         )
         return Staged(epoch.handle(), digest.rows, digest=digest.digest)
@@ -237,7 +179,7 @@ class DeltaSink:
         epoch = StagedEpoch.read(handle)
         if epoch.target != layout.target:
             raise Refused(
-                f"sink {self._name!r}: a decided epoch was staged in {epoch.target}, this sink writes to "
+                f"sink {self.name!r}: a decided epoch was staged in {epoch.target}, this sink writes to "
                 f"{layout.target}. Run `epochal recover CHECKPOINT` before the path is changed"
             )
         outcome = committer.commit(attempt, epoch)
@@ -255,7 +197,7 @@ class DeltaSink:
         from epochal.sinks.delta.audit.auditor import Auditor
 
         files, layout, committer = self._place()
-        return Auditor(files, layout, committer, self._mode).audit(scope)
+        return Auditor(files, layout, committer, self.mode).audit(scope)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout, _ = self._place()
@@ -267,9 +209,9 @@ class DeltaSink:
         from epochal.sinks.delta.commit import Committer
 
         if self._bound is None:
-            files, target = resolve(self._given_path)
+            files, target = resolve(self.path)
             layout = Layout(target)
-            self._bound = files, layout, Committer(self._name, files, layout)
+            self._bound = files, layout, Committer(self.name, files, layout)
         return self._bound
 
     @cached_property
@@ -281,7 +223,7 @@ class DeltaSink:
         others = [name for name in files.names(layout.target) if not name.startswith(("_", "."))]
         if others:
             raise Refused(
-                f"sink {self._name!r}: {layout.target} is not a Delta table, and not empty ({others[0]} is in it). "
+                f"sink {self.name!r}: {layout.target} is not a Delta table, and not empty ({others[0]} is in it). "
                 "Nothing was written. Name a table or an empty folder"
             )
 
@@ -293,14 +235,14 @@ class DeltaSink:
         if state is not None:
             return state
         wanted = nullable(schema)
-        faults = unmakable(wanted, self._partition_by)
+        faults = unmakable(wanted, self.partition_by)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
-            raise BadRows(f"sink {self._name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
-        by_spark = not is_local(layout.target) or not creatable(wanted, self._properties)
+            raise BadRows(f"sink {self.name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
+        by_spark = not is_local(layout.target) or not creatable(wanted, self.table_properties)
         failpoints.hit("before-table")
         maker = committer.spark(rows.sparkSession) if by_spark else table
-        maker.create(wanted, self._partition_by, self._properties)
+        maker.create(wanted, self.partition_by, self.table_properties)
         failpoints.hit("after-table")
         _, state = committer.table(rows.sparkSession)
         assert state is not None, f"{layout.target}/{LOG} was made and is not there"
@@ -308,8 +250,8 @@ class DeltaSink:
 
     def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
         """Whether delta-rs commits the epoch."""
-        plain = self._mode != "upsert" and not new and is_local(self._place()[1].target)
-        return plain and closed(state, self._mode) is None
+        plain = self.mode != "upsert" and not new and is_local(self._place()[1].target)
+        return plain and closed(state, self.mode) is None
 
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
         """Refuse a frame that does not fit; the names of the columns that the table is to get."""
@@ -317,28 +259,19 @@ class DeltaSink:
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
             raise BadRows(
-                f"sink {self._name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
+                f"sink {self.name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
                 "the epoch was written"
             )
         return new
 
     def _misfits(self, state: TableState, schema: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
         """What is wrong with a frame's columns, and those that the table is to get."""
-        found = fit(state.schema, schema, add_columns=self._evolve)
+        found = fit(state.schema, schema, add_columns=self.evolve is not None)
         faults = list(found.faults)
         names = {field["name"] for field in schema["fields"]}
-        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self._keys if key not in names]
-        if self._partition_by and self._partition_by != state.partition_by:
+        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self.keys if key not in names]
+        if self.partition_by and tuple(self.partition_by) != state.partition_by:
             faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
-        if self._mode != "append" and state.flag("delta.appendOnly"):
-            faults.append(f"mode={self._mode!r}: the table is append-only")
+        if self.mode != "append" and state.flag("delta.appendOnly"):
+            faults.append(f"mode={self.mode!r}: the table is append-only")
         return faults, found.new
-
-
-def from_description(description: Mapping[str, Json]) -> DeltaSink:
-    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
-    target, keys = str(description["target"]), description["keys"]
-    assert isinstance(keys, list)
-    path = spark_path(target)
-    mode = str(description["mode"])
-    return DeltaSink(path, mode=mode, name=str(description["name"]), keys=[str(key) for key in keys])

@@ -6,7 +6,7 @@ from epochal.sinks.files.policies.buckets import Bucket, TimeBucket
 from epochal.sinks.files.policies.completion import Complete
 from epochal.sinks.files.policies.rolling import Rolling
 from epochal.sinks.files.reading import published
-from epochal.sinks.files.sink import RollingFileSink, from_description
+from epochal.sinks.files.sink import RollingFileSink
 
 __all__ = [
     "Bucket",
@@ -15,6 +15,5 @@ __all__ = [
     "Rolling",
     "RollingFileSink",
     "TimeBucket",
-    "from_description",
     "published",
 ]

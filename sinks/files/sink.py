@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from epochal.sinks.config.options import known_options
 from epochal.sinks.files import manifest
 from epochal.sinks.files.audit.auditor import Auditor
 from epochal.sinks.files.commit import Publisher, check_predecessor
@@ -22,18 +21,16 @@ from epochal.sinks.files.formats import joining
 from epochal.sinks.files.handle import Move, Work
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.manifest import EpochFacts
-from epochal.sinks.files.options import checked_options
+from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import completion, rolling
-from epochal.sinks.files.policies.buckets import AnyBucket
 from epochal.sinks.files.policies.completion import Complete, Marks
-from epochal.sinks.files.policies.rolling import Piece, Rolling, RollPlan
+from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.files.stage import checking, foreign
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
 from epochal.sinks.files.stage.writing import Writing
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.sinks.storage.hadoop import resolve, session_for
-from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Scope, StoreReport
@@ -60,61 +57,24 @@ log = logging.getLogger("epochal")
 HANDLE_VERSION = 3
 
 
-class RollingFileSink:
+class RollingFileSink(FileOptions):
     """Files of any format that Spark writes, in buckets, each epoch all or nothing.
 
     >>> RollingFileSink("archive/orders", format="json", bucket_by=["day"], compression="gzip")
     RollingFileSink('archive/orders', format='json', name='files')
 
-    `bucket_by` takes column names, `TimeBucket`s and `Bucket`s, which are functions. The rows in the files keep
-    the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
-    `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket; a `Complete` makes one when a bucket's
-    time is over. `options` go to Spark's writer as they are. With `rolling` a bucket's part stays open over epochs
-    and appears when a limit is reached. With `digest` each epoch's rows are digested while they are written, so that
-    ``epochal audit`` can prove not only how many there are but which.
+    The rows in the files keep the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text,
+    which has one column). With `rolling` a bucket's part stays open over epochs and appears when a limit is reached.
+    With `digest` ``epochal audit`` can prove not only how many rows there are but which.
     """
 
-    @known_options
-    def __init__(
-        self,
-        path: str,
-        *,
-        format: str = "parquet",  # noqa: A002  # what Spark's users know it as
-        bucket_by: Sequence[AnyBucket] = (),
-        name: str = "files",
-        drop_bucket_columns: bool | None = None,
-        max_rows_per_file: int | None = None,
-        rolling: Rolling | None = None,
-        compression: str | None = None,
-        marker: str | Complete = "none",
-        digest: bool = False,
-        options: Mapping[str, str] | None = None,
-    ) -> None:
-        self._options = checked_options(
-            path,
-            format=format,
-            bucket_by=bucket_by,
-            name=name,
-            drop_bucket_columns=drop_bucket_columns,
-            max_rows_per_file=max_rows_per_file,
-            rolling=rolling,
-            compression=compression,
-            marker=marker,
-            digest=digest,
-            options=options,
-        )
-        self._spreads = rolling is not None  # a file may hold rows of several epochs
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._spreads = self.rolling is not None  # a file may hold rows of several epochs
         self._bound: tuple[JoiningFiles, Layout] | None = None
         self._checked_open = False
         self._warned_of_watermark = False
         self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
-
-    def __repr__(self) -> str:
-        return self._options.title
-
-    @property
-    def name(self) -> str:
-        return self._options.name
 
     @property
     def rolls(self) -> RollingFileSink:
@@ -122,24 +82,30 @@ class RollingFileSink:
 
     @property
     def opens(self) -> bool:
-        return self._options.rolling is not None or isinstance(self._options.marker, Complete)
+        return self.rolling is not None or isinstance(self.marker, Complete)
 
     @property
     def audits(self) -> RollingFileSink:
         return self
 
     def describe(self) -> dict[str, Json]:
-        description: dict[str, Json] = {
-            "type": "files",
-            "name": self.name,
-            "target": self._place()[1].target,
-            "format": self._options.format,
-        }
-        if self.opens:
-            description["compression"] = self._options.compression
-        if self._options.has_header:
+        description = {**super().describe(), "target": self._place()[1].target}
+        if not self.opens:
+            del description["compression"]  # it is for parts that are still to be joined
+        if self.has_header:
             description["header"] = True
         return description
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Json]) -> Self:
+        sink = super().from_description(description)
+        sink._spreads = bool(description.get("keeps_open"))
+        return sink
+
+    @classmethod
+    def arguments_of(cls, description: Mapping[str, Json]) -> dict[str, Any]:
+        header = {"options": {"header": "true"}} if description.get("header") else {}
+        return {**super().arguments_of(description), **header}
 
     def open(self, lineage: str) -> Memory:
         files, layout = self._place()
@@ -154,7 +120,7 @@ class RollingFileSink:
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         check_writable(self.name, self._place()[1].target)
-        return checking.faults(rows, self._options)
+        return checking.faults(rows, self)
 
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete":
@@ -189,7 +155,7 @@ class RollingFileSink:
         facts = EpochFacts(written.rows, batch.offsets, written.digest, written.header)
         clock = _first_clock(batch.earlier)
         marks = self._marks(before, {bucket for bucket, _ in written.files}, batch.watermark, clock)
-        policy = self._options.rolling
+        policy = self.rolling
         if policy is None and not before.pieces:
             moves: list[Move] = []
             for bucket, entry in written.files:
@@ -217,17 +183,17 @@ class RollingFileSink:
     def due(self, state: Mapping[str, Json]) -> float | None:
         parts = self._parts(state)
         earliest = rolling.NEVER
-        if self._options.rolling is not None:
-            earliest = rolling.due(rolling.open_parts(parts.pieces), self._options.rolling)
-        if isinstance(self._options.marker, Complete):
-            earliest = min(earliest, self._options.marker.due(parts.awaited) or rolling.NEVER)
+        if self.rolling is not None:
+            earliest = rolling.due(rolling.open_parts(parts.pieces), self.rolling)
+        if isinstance(self.marker, Complete):
+            earliest = min(earliest, self.marker.due(parts.awaited) or rolling.NEVER)
         return None if earliest == rolling.NEVER else earliest
 
     def roll(self, request: RollRequest) -> Staged | None:
         clock = time.time()
         before = self._opened(request.state)
         marks = self._marks(before, (), None, clock) if self._awaits("clock") else Marks(before.awaited)
-        policy = None if request.every else self._options.rolling
+        policy = None if request.every else self.rolling
         plan = rolling.plan(before.pieces, policy, clock, complete=marks.complete)
         if not plan.closed and not marks.complete:
             return None
@@ -254,7 +220,7 @@ class RollingFileSink:
 
     def audit(self, scope: Scope) -> StoreReport:
         files, layout = self._place()
-        return Auditor(files, layout, spreads=self._spreads, has_header=self._options.has_header).audit(scope)
+        return Auditor(files, layout, spreads=self._spreads, has_header=self.has_header).audit(scope)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout = self._place()
@@ -278,8 +244,8 @@ class RollingFileSink:
         headers = {**(self._parts(state).headers or {}), **writing.headers}
         after = OpenParts(layout.target, plan.open, headers)
         closer = Closer(self.name, files, layout, attempt, writing.writer, headers, writing.schemas)
-        if self._options.rolling is not None:
-            closer.merge_below = self._options.rolling.merge_limit
+        if self.rolling is not None:
+            closer.merge_below = self.rolling.merge_limit
         closed = closer.close(plan, fresh, spark)
         work = Work(
             facts,
@@ -300,7 +266,7 @@ class RollingFileSink:
         clock: float,
     ) -> Staged:
         files, layout = self._place()
-        whole = Announcer(files, layout, attempt, self._options.marker).announce(work, marks)
+        whole = Announcer(files, layout, attempt, self.marker).announce(work, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
         return Staged(Handle(HANDLE_VERSION, body), work.facts.rows, changes=changes, digest=work.facts.digest)
@@ -321,15 +287,15 @@ class RollingFileSink:
         return parts
 
     def _awaits(self, what: str) -> bool:
-        return isinstance(self._options.marker, Complete) and self._options.marker.by == what
+        return isinstance(self.marker, Complete) and self.marker.by == what
 
     def _marks(self, before: OpenParts, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
         """What has become of the buckets that await their marker, those of this epoch's rows included."""
-        if not isinstance(self._options.marker, Complete):
+        if not isinstance(self.marker, Complete):
             return Marks()
-        ends = {bucket: completion.ends_at(bucket, self._options.buckets) for bucket in touched}
+        ends = {bucket: completion.ends_at(bucket, self.buckets) for bucket in touched}
         awaited = {**before.awaited, **{bucket: end for bucket, end in ends.items() if end is not None}}
-        return self._options.marker.divide(awaited, watermark=watermark, clock=clock)
+        return self.marker.divide(awaited, watermark=watermark, clock=clock)
 
     def _warn_of_watermark(self, batch: Batch[DataFrame]) -> None:
         """Once a start; before its first rows no query has a watermark."""
@@ -352,7 +318,7 @@ class RollingFileSink:
     def _place(self) -> tuple[JoiningFiles, Layout]:
         """The file system and the full path, found when first needed: only then is there a session."""
         if self._bound is None:
-            files, target = resolve(self._options.path)
+            files, target = resolve(self.path)
             self._bound = files, Layout(target)
         return self._bound
 
@@ -363,7 +329,7 @@ class RollingFileSink:
 
     @cached_property
     def _writing(self) -> Writing:
-        return Writing(self._options, *self._place())
+        return Writing(self, *self._place())
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
         body = handle.checked_body(HANDLE_VERSION)
@@ -379,16 +345,3 @@ def _first_clock(earlier: Sequence[Handle]) -> float:
     """A replay goes by the time at which the epoch was first staged, so that it closes the same parts."""
     clocks = [handle.body.get("clock") for handle in earlier]
     return min((clock for clock in clocks if isinstance(clock, float)), default=time.time())
-
-
-def from_description(description: Mapping[str, Json]) -> RollingFileSink:
-    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
-    sink = RollingFileSink(
-        spark_path(str(description["target"])),
-        format=str(description["format"]),
-        name=str(description["name"]),
-        compression=str(description["compression"]) if description.get("compression") else None,
-        options={"header": "true"} if description.get("header") else None,
-    )
-    sink._spreads = bool(description.get("keeps_open"))
-    return sink

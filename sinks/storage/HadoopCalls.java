@@ -4,9 +4,12 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.commons.io.IOUtils;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -29,6 +32,7 @@ import org.apache.hadoop.ipc.RemoteException;
  */
 public final class HadoopCalls {
     private static final int BUFFER = 1 << 20;
+    private static final int THREADS = 8; // a NameNode has ten handlers unless set otherwise
     private static final String DELAY = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
     private static final String TRIES = "dfs.client.block.write.locateFollowingBlock.retries";
     private static final Map CLUSTERS = new HashMap();
@@ -48,9 +52,7 @@ public final class HadoopCalls {
             write(system, temporary, data, durable);
             rename(temporary, place);
         } catch (IOException fault) {
-            IOException known = fault instanceof RemoteException
-                    ? ((RemoteException) fault).unwrapRemoteException()
-                    : fault;
+            Exception known = unwrapped(fault);
             if (known instanceof FileNotFoundException) {
                 return null; // somebody has swept the temporary file
             }
@@ -163,7 +165,10 @@ public final class HadoopCalls {
 
     /** Files are added to the end of the first one; they are gone then. */
     public void concat(String path, String names) throws Exception {
-        String[] others = names.split("\0");
+        concat(path, names.split("\0"));
+    }
+
+    private void concat(String path, String[] others) throws Exception {
         Path[] paths = new Path[others.length];
         for (int i = 0; i < others.length; i++) {
             paths[i] = new Path(others[i]);
@@ -203,6 +208,91 @@ public final class HadoopCalls {
     public void delete(String path) throws Exception {
         Path place = new Path(path);
         system(place).delete(place, true);
+    }
+
+    /**
+     * One operation for many files, side by side and in no order: a zero between paths, two between steps.
+     *
+     * Answers for each step, with a zero after it: "=" and the result, "!" with the class and the message of what went
+     * wrong, or "-" if it was not begun. A missing file or a name that is taken is an answer; after any other fault no
+     * further step is begun. Nothing is at work any more when this returns.
+     */
+    public String each(String operation, String work) throws Exception {
+        final String[] steps = work.split("\0\0");
+        final String[] answers = new String[steps.length];
+        final AtomicInteger next = new AtomicInteger();
+        final AtomicBoolean failed = new AtomicBoolean();
+        final String todo = operation;
+        final HadoopCalls calls = this;
+        Thread[] threads = new Thread[Math.min(THREADS, steps.length)];
+        for (int i = 0; i < threads.length; i++) {
+            threads[i] = new Thread("epochal-files-" + i) {
+                public void run() {
+                    calls.work(todo, steps, answers, next, failed);
+                }
+            };
+            threads[i].setDaemon(true);
+            threads[i].start();
+        }
+        for (int i = 0; i < threads.length; i++) {
+            threads[i].join();
+        }
+        StringBuilder told = new StringBuilder();
+        for (int i = 0; i < answers.length; i++) {
+            told.append(answers[i] == null ? "-" : answers[i].replace('\0', ' ')).append('\0');
+        }
+        return told.toString();
+    }
+
+    /** What one of the threads does: the next step, until there is none. */
+    public void work(String operation, String[] steps, String[] answers, AtomicInteger next, AtomicBoolean failed) {
+        for (int step = next.getAndIncrement(); step < steps.length && !failed.get(); step = next.getAndIncrement()) {
+            answers[step] = answer(operation, steps[step], failed);
+        }
+    }
+
+    private String answer(String operation, String step, AtomicBoolean failed) {
+        try {
+            return "=" + one(operation, step.split("\0"));
+        } catch (Exception fault) {
+            Exception known = unwrapped(fault);
+            boolean missed = known instanceof FileNotFoundException || known instanceof FileAlreadyExistsException;
+            if (!missed) {
+                failed.set(true);
+            }
+            return "!" + kind(known) + " " + known.getMessage();
+        } catch (Error fault) {
+            failed.set(true);
+            return "!" + fault.getClass().getName() + " " + fault.getMessage();
+        }
+    }
+
+    private static String kind(Exception fault) {
+        return fault instanceof RemoteException ? ((RemoteException) fault).getClassName() : fault.getClass().getName();
+    }
+
+    private String one(String operation, String[] paths) throws Exception {
+        if ("rename".equals(operation)) {
+            rename(paths[0], paths[1]);
+        } else if ("concat".equals(operation)) {
+            concat(paths[0], (String[]) Arrays.copyOfRange(paths, 1, paths.length));
+        } else if ("length".equals(operation)) {
+            return String.valueOf(length(paths[0]));
+        } else if ("makeFolder".equals(operation)) {
+            makeFolder(paths[0]);
+        } else if ("delete".equals(operation)) {
+            delete(paths[0]);
+        } else if ("create".equals(operation)) {
+            byte[] data = Base64.getDecoder().decode(paths[3].substring(1)); // after a sign, so that none is empty
+            return String.valueOf(create(paths[0], paths[1], data, Boolean.parseBoolean(paths[2])));
+        } else {
+            throw new IllegalArgumentException(operation);
+        }
+        return "";
+    }
+
+    private static Exception unwrapped(Exception fault) {
+        return fault instanceof RemoteException ? ((RemoteException) fault).unwrapRemoteException() : fault;
     }
 
     /** Public, because a class that another loader has is of another package. */

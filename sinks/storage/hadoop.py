@@ -7,6 +7,7 @@ here: Hadoop's local rename can have two winners (`epochal.txn.files.LocalFiles`
 from __future__ import annotations
 
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -16,7 +17,16 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import filesystems, hadoop_errors, java_code, webhdfs
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, JoiningFiles, LocalFiles, is_local, local_path, temporary_file_vanished
+from epochal.txn.files import (
+    TEMPORARY,
+    Entry,
+    JoiningFiles,
+    LocalFiles,
+    Miss,
+    is_local,
+    local_path,
+    temporary_file_vanished,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +102,31 @@ class HadoopFiles:
         with python_errors(path):
             self.calls.delete(path)
 
+    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        left = [(path, TEMPORARY, str(durable), f"={b64encode(data).decode()}") for path, data in contents]
+        for _ in range(3):
+            answers = self._each("create", left)
+            left = [step for step, made in zip(left, answers, strict=True) if made == "null"]
+            if not left:
+                return
+        raise temporary_file_vanished(left[0][0])
+
+    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
+        found = [int(length) for length in self._each("length", [(path,) for path in paths])]
+        return [length if length >= 0 else None for length in found]
+
+    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        return [answer if isinstance(answer, Miss) else None for answer in self._tried("rename", moves, named=1)]
+
+    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        return [answer if isinstance(answer, Miss) else None for answer in self._tried("concat", groups)]
+
+    def make_folders(self, paths: Sequence[str]) -> None:
+        self._each("makeFolder", [(path,) for path in paths])
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self._each("delete", [(path,) for path in paths])
+
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""
 
@@ -121,6 +156,37 @@ class HadoopFiles:
         calls = java_code.new(self._spark, "epochal.sinks.storage", "HadoopCalls")
         calls.use(self._conf)
         return calls
+
+    def _each(self, operation: str, steps: Sequence[Sequence[str]]) -> Sequence[str]:
+        """`_tried`, where a missing file or a name that is taken is a fault like any other."""
+        answers = []
+        for answer in self._tried(operation, steps):
+            if isinstance(answer, OSError):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    def _tried(self, operation: str, steps: Sequence[Sequence[str]], *, named: int = 0) -> Sequence[str | Miss]:
+        """Many steps in one call, side by side. A fault names the path that a step has at the place `named`."""
+        if not steps:
+            return []
+        with python_errors(steps[0][named]):
+            told = str(self.calls.each(operation, "\0\0".join("\0".join(step) for step in steps)))
+        answers: list[str | Miss] = []
+        faults: list[OSError] = []
+        for step, answer in zip(steps, told.split("\0")[:-1], strict=True):
+            if answer.startswith("!"):
+                kind, _, message = answer[1:].partition(" ")
+                fault = hadoop_errors.python_error(step[named], kind, message)
+                if isinstance(fault, Miss):
+                    answers.append(fault)
+                else:
+                    faults.append(fault)
+            else:
+                answers.append(answer.removeprefix("="))
+        if faults:
+            raise faults[0]
+        return answers
 
     def _entries(self, path: str, *, below: bool) -> Iterator[Entry]:
         with python_errors(path):

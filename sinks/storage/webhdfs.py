@@ -7,14 +7,15 @@ asked for. A writer that dies leaves a file that looks whole: files are made und
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from epochal.sinks.storage.hadoop_errors import python_error
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, create_by_rename, walk
+from epochal.txn.files import Entry, Miss, create_by_rename, missed, walk
 
 if TYPE_CHECKING:
     from hdfs.client import Client
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 ADDRESS, LOGIN = "EPOCHAL_WEBHDFS", "EPOCHAL_WEBHDFS_AUTH"  # names of variables
 LOGINS = ("simple", "kerberos")
 DEADLINE = 30.0  # seconds for one request
+THREADS = 8  # requests at a time; the library keeps ten connections
+
+Step = TypeVar("Step")
+Answer = TypeVar("Answer")
 
 
 class WebHdfsFiles:
@@ -100,6 +105,29 @@ class WebHdfsFiles:
     def delete(self, path: str) -> None:
         with _python_errors(path):
             self._client.delete(_plain(path), recursive=True)
+
+    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        self._each(lambda one: self.create(*one, durable=durable), contents)
+
+    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
+        return self._each(self.length, paths)
+
+    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        return self._each(lambda move: missed(self.rename, *move), moves)
+
+    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        return self._each(lambda group: missed(self.join_in_place, group[0], group[1:]), groups)
+
+    def make_folders(self, paths: Sequence[str]) -> None:
+        self._each(self.make_folder, paths)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self._each(self.delete, paths)
+
+    def _each(self, act: Callable[[Step], Answer], steps: Sequence[Step]) -> Sequence[Answer]:
+        """Side by side. After a fault no further step is begun, and none is at work when it is raised."""
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="epochal-files") as pool:
+            return list(pool.map(act, steps))
 
     def sync(self, path: str) -> None:
         """Nothing to do: a closed HDFS file is on its DataNodes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +42,3 @@ class Auditable(DirectoryParticipant):
 def _digest(rows: Sequence[Json]) -> RowDigest:
     hashes = (int.from_bytes(hashlib.sha256(json.dumps(row).encode()).digest()[:8], "big") for row in rows)
     return total(RowDigest(1, digest_text(value)) for value in hashes) + RowDigest(0, digest_text(0))
-
-
-def from_description(description: Mapping[str, Json]) -> Auditable:
-    """What the command line builds."""
-    return Auditable(str(description["target"]), name=str(description["name"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.cli import streams
+from epochal.sinks.config import kinds
 from epochal.txn.errors import FencedOut
 from epochal.txn.model import Attempt
 from tests.cli.scene import QUERY, ROWS, Scene, going_away
@@ -13,7 +13,7 @@ from tests.txn.keeping import Keeping
 
 @pytest.fixture(autouse=True)
 def _known_to_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(streams.BUILT_IN, "keeping", "tests.txn.keeping:from_description")
+    monkeypatch.setitem(kinds.BUILT_IN, "keeping", "tests.txn.keeping:Keeping")
 
 
 def keeping(scene: Scene, name: str = "sink") -> Keeping:

@@ -19,7 +19,7 @@ class StandInNode:
     pid = 4711
     running = True
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         return "its last words"
 
 
@@ -31,8 +31,8 @@ class Server:
         self.ended = 0
         self.at_first_look = signal.SIGINT
 
-    def start(self, nodes: int, **wishes: object) -> CassandraCluster:
-        self.asked = {"nodes": nodes, **wishes}
+    def start(self, nodes: int, **options: object) -> CassandraCluster:
+        self.asked = {"nodes": nodes, **options}
         return CassandraCluster([StandInNode()], 9142, route=Route.LOCAL, end=self._end)  # type: ignore[list-item]
 
     def look(self, seconds: float) -> None:
@@ -129,8 +129,8 @@ def test_hdfs_is_served_in_the_same_way(
 ) -> None:
     asked: list[object] = []
 
-    def start(datanodes: int, **wishes: object) -> HdfsCluster:
-        asked.append((datanodes, wishes["folder"], wishes["port"], wishes["own"]))
+    def start(datanodes: int, **options: object) -> HdfsCluster:
+        asked.append((datanodes, options["folder"], options["port"], options["own"]))
         return HdfsCluster(
             "hdfs://127.0.0.1:9",
             "http://127.0.0.1:10",

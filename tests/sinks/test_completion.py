@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Complete, Rolling, RollingFileSink, TimeBucket
-from epochal.sinks.files import settings
+from epochal.sinks.files.policies.buckets import Unit
 from epochal.sinks.files.policies.completion import Marks, ends_at, marker, next_version
 from epochal.sinks.files.policies.rolling import Piece, plan
+from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Attempt, Handle, Json, RollRequest
 
@@ -37,7 +38,7 @@ def seconds(text: str) -> float:
         ("minute", "2026-11-16T23-59", "2026-11-17T00:00+00:00"),
     ],
 )
-def test_a_bucket_ends_where_the_next_begins(unit: str, folder: str, end: str) -> None:
+def test_a_bucket_ends_where_the_next_begins(unit: Unit, folder: str, end: str) -> None:
     assert ends_at(f"{unit}={folder}/", [TimeBucket("at", unit)]) == seconds(end)
 
 
@@ -51,7 +52,7 @@ def test_a_bucket_ends_where_the_next_begins(unit: str, folder: str, end: str) -
         ("minute", "2026-10-25T02-29", "2026-10-25T02:30+01:00"),
     ],
 )
-def test_a_bucket_ends_by_the_clocks_of_its_time_zone_at_the_later_of_two(unit: str, folder: str, end: str) -> None:
+def test_a_bucket_ends_by_the_clocks_of_its_time_zone_at_the_later_of_two(unit: Unit, folder: str, end: str) -> None:
     assert ends_at(f"{unit}={folder}/", [TimeBucket("at", unit, timezone="Europe/Berlin")]) == seconds(end)
 
 
@@ -70,7 +71,8 @@ def test_a_bucket_without_a_time_never_ends(value: str) -> None:
 def test_a_row_is_never_later_than_the_end_of_its_bucket(at: int, zone: str) -> None:
     instant = datetime.fromtimestamp(at, UTC)
     local = instant.astimezone(ZoneInfo(zone))
-    for unit, text in (("day", local.strftime("%Y-%m-%d")), ("hour", local.strftime("%Y-%m-%dT%H"))):
+    texts: list[tuple[Unit, str]] = [("day", local.strftime("%Y-%m-%d")), ("hour", local.strftime("%Y-%m-%dT%H"))]
+    for unit, text in texts:
         end = ends_at(f"{unit}={text}/", [TimeBucket("at", unit, timezone=zone)])
 
         assert end is not None
@@ -168,15 +170,20 @@ def test_a_marker_needs_a_bucket_that_has_a_time() -> None:
 
 def test_wrong_options_of_complete_are_refused_together() -> None:
     with pytest.raises(OptionError) as error:
-        Complete(by="watermrk", delay="soon")
+        Complete(by="watermrk", delay="soon")  # type: ignore[arg-type]  # that is the point
 
     assert "did you mean 'watermark'" in str(error.value)
     assert "delay='soon': a time above 0" in str(error.value)
 
 
 def test_settings_carry_it() -> None:
-    values = {"path": "x", "bucket_by": [DAY], "marker.by": "clock", "marker.delay": "2 h"}
+    given = {"path": "x", "bucket_by": "day(at)", "marker.by": "clock", "marker.delay": "2 h"}
+    settings = {f"spark.epochal.orders.archive.{name}": value for name, value in {"type": "files", **given}.items()}
+    settings["spark.epochal.orders.sinks"] = "archive"
 
-    assert settings.build("files", values, {})._options.marker == Complete(by="clock", delay="2 h")
+    (sink,) = writer_from_settings(settings, "orders").sinks
     with pytest.raises(OptionError, match="set one of them"):
-        settings.build("files", {**values, "marker": "epoch"}, {})
+        writer_from_settings({**settings, "spark.epochal.orders.archive.marker": "epoch"}, "orders")
+
+    assert isinstance(sink, RollingFileSink)
+    assert sink.marker == Complete(by="clock", delay="2 h")

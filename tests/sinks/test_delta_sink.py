@@ -17,7 +17,7 @@ from epochal.txn.row_digests import RowDigest
 
 def test_all_faults_come_in_one_error() -> None:
     with pytest.raises(OptionError) as error:
-        DeltaSink("", mode="upsrt", name="1", partition_by="day", properties={"a": 1}, evolve="all")  # type: ignore[dict-item]
+        DeltaSink("", mode="upsrt", name="1", partition_by="day", properties={"a": 1}, evolve="all")  # type: ignore[arg-type, dict-item]
 
     assert len(error.value.faults) == 6
     assert "did you mean 'upsert'?" in str(error.value)

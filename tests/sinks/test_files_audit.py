@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from epochal import OptionError
-from epochal.sinks.files import PublishedEpoch, RollingFileSink, from_description
+from epochal.sinks.files import PublishedEpoch, RollingFileSink
 from epochal.sinks.files.formats.digesting import format_of
 from epochal.sinks.files.layout import Layout
 from epochal.txn.audit import Expected, Scope, StoreReport
@@ -177,10 +177,10 @@ def test_a_manifest_carries_digest_and_header_only_where_there_are_some() -> Non
 def test_a_description_tells_what_an_audit_must_know(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format="csv", options={"header": "true"})
 
-    again = from_description(sink.describe())
+    again = RollingFileSink.from_description(sink.describe())
 
     assert again.describe() == sink.describe()
-    assert again._options.has_header
+    assert again.has_header
 
 
 @pytest.mark.parametrize(

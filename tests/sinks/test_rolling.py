@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Rolling, RollingFileSink
+from epochal.sinks.files.options import Format
 from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.txn.errors import JournalCorrupt, OptionError
@@ -192,7 +193,7 @@ def test_a_note_that_cannot_be_read_is_an_error() -> None:
 
 
 def test_limits_may_be_written_as_people_do() -> None:
-    policy = Rolling(max_bytes="64 MB", max_age="5 min", inactivity=timedelta(seconds=90))  # type: ignore[arg-type]
+    policy = Rolling(max_bytes="64 MB", max_age="5 min", inactivity=timedelta(seconds=90))
 
     assert (policy.bytes_limit, policy.age_limit, policy.idle_limit) == (64 * 2**20, 300.0, 90.0)
 
@@ -227,7 +228,7 @@ def test_what_cannot_roll_is_refused_when_the_sink_is_made(options: dict[str, ob
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "text", "avro", "parquet", "orc"])
-def test_what_can_roll_says_so_in_its_description(format_: str, tmp_path: Path) -> None:
+def test_what_can_roll_says_so_in_its_description(format_: Format, tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_rows=5))
 
     assert description_of(sink).keeps_open

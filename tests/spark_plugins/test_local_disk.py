@@ -150,7 +150,7 @@ def test_another_class_path_for_the_driver_is_told(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-class-path /opt/x.jar pyspark-shell")
 
     assert local_disk.settings_for("local[2]", {}) == {}
-    assert "PYSPARK_SUBMIT_ARGS gives the driver another class path" in caplog.text
+    assert "PYSPARK_SUBMIT_ARGS sets --driver-class-path, which replaces epochal's" in caplog.text
 
 
 def test_sources_that_do_not_compile_leave_no_jar(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.spark_plugins.java_command import major_version
 from epochal.testing.servers import ServerFailed, cassandra_java, cassandra_local, cassandra_yaml, cql, java, ports
 from epochal.testing.servers.cassandra_yaml import Place
 from epochal.testing.servers.cql import Opcode
@@ -128,8 +129,8 @@ def test_no_java_at_all_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_old_versions_are_read_right(tmp_path: Path) -> None:
-    assert java.version(fake_java(tmp_path, "1.8.0_392")) == 8
-    assert java.version(Path("/bin/true")) is None
+    assert major_version(fake_java(tmp_path, "1.8.0_392")) == 8
+    assert major_version(Path("/bin/true")) is None
 
 
 def test_a_free_port_is_none_that_outgoing_connections_get() -> None:

@@ -13,8 +13,8 @@ from epochal.testing import servers
 from epochal.testing.servers import HdfsCluster, Route, ServerFailed, containers, hdfs_docker, hdfs_local, hdfs_site
 from epochal.testing.servers.containers import Containers
 from epochal.testing.servers.hdfs_site import Ports
+from epochal.testing.servers.options import HdfsOptions
 from epochal.testing.servers.routes import HDFS, HDFS_IMAGE, ROUTES
-from epochal.testing.servers.wishes import HdfsWishes
 from scripts import docker_tests, local_image
 
 PORTS = Ports(rpc=1, web=2, datanodes=((3, 4, 5),))
@@ -32,10 +32,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Route]:
     routes: list[Route] = []
 
     def stand_in(route: Route) -> Any:
-        def start(wishes: HdfsWishes, tell: object) -> HdfsCluster:
+        def start(options: HdfsOptions, tell: object) -> HdfsCluster:
             routes.append(route)
-            options: dict[str, Any] = {"namenode": None, "datanodes": (), "replication": 1, "end": lambda: None}
-            return HdfsCluster("", "", route=route, **options)
+            made: dict[str, Any] = {"namenode": None, "datanodes": (), "replication": 1, "end": lambda: None}
+            return HdfsCluster("", "", route=route, **made)
 
         return start
 

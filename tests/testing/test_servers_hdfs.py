@@ -11,9 +11,9 @@ from epochal.testing import servers
 from epochal.testing.servers import HdfsCluster, Route, ServerFailed, hdfs_given, hdfs_local, hdfs_site
 from epochal.testing.servers.artifacts import HDFS as JARS
 from epochal.testing.servers.hdfs_site import Ports
+from epochal.testing.servers.options import HdfsOptions
 from epochal.testing.servers.ports import free_port
 from epochal.testing.servers.routes import HDFS, HDFS_WEB
-from epochal.testing.servers.wishes import HdfsWishes
 from epochal.txn.errors import OptionError
 
 PORTS = Ports(rpc=1, web=2, datanodes=((3, 4, 5), (6, 7, 8)))
@@ -35,9 +35,9 @@ def test_all_faults_of_the_options_are_told_at_once() -> None:
     ("datanodes", "replication", "replicas"), [(1, None, 1), (2, None, 2), (3, None, 2), (3, 3, 3)]
 )
 def test_there_are_as_many_replicas_as_fit(datanodes: int, replication: int | None, replicas: int) -> None:
-    assert HdfsWishes(datanodes=datanodes, replication=replication).replicas == replicas
+    assert HdfsOptions(datanodes=datanodes, replication=replication).replicas == replicas
     with pytest.raises(OptionError, match="a DataNode each"):
-        HdfsWishes(datanodes=datanodes, replication=datanodes + 1)
+        HdfsOptions(datanodes=datanodes, replication=datanodes + 1)
 
 
 def test_each_process_has_settings_of_its_own_and_what_is_given_wins(tmp_path: Path) -> None:
@@ -56,20 +56,20 @@ def test_each_process_has_settings_of_its_own_and_what_is_given_wins(tmp_path: P
 
 
 def test_a_folder_that_was_used_before_keeps_its_ports(tmp_path: Path) -> None:
-    first = hdfs_local._ports(tmp_path, HdfsWishes(datanodes=2))
+    first = hdfs_local._ports(tmp_path, HdfsOptions(datanodes=2))
 
-    assert hdfs_local._ports(tmp_path, HdfsWishes(datanodes=2)) == first
+    assert hdfs_local._ports(tmp_path, HdfsOptions(datanodes=2)) == first
     assert len(set(first.all)) == 8
     with pytest.raises(ServerFailed, match="datanodes=2"):
-        hdfs_local._ports(tmp_path, HdfsWishes(datanodes=1))
+        hdfs_local._ports(tmp_path, HdfsOptions(datanodes=1))
     with pytest.raises(ServerFailed, match=f"at port {first.rpc}"):
-        hdfs_local._ports(tmp_path, HdfsWishes(datanodes=2, port=9))
+        hdfs_local._ports(tmp_path, HdfsOptions(datanodes=2, port=9))
 
 
 def test_a_port_that_is_asked_for_is_the_namenodes(tmp_path: Path) -> None:
     port = free_port(["127.0.0.1"])
 
-    assert hdfs_local._ports(tmp_path, HdfsWishes(port=port)).rpc == port
+    assert hdfs_local._ports(tmp_path, HdfsOptions(port=port)).rpc == port
 
 
 def test_one_that_is_given_is_taken_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest
 from epochal.testing import servers
 from epochal.testing.servers import Route, ServerFailed, cassandra_docker, cassandra_local, containers, routes
 from epochal.testing.servers.cluster import CassandraCluster
+from epochal.testing.servers.options import CassandraOptions
 from epochal.testing.servers.routes import CASSANDRA, CASSANDRA_IMAGE, ROUTES, Endpoint, choose, endpoint, parse
-from epochal.testing.servers.wishes import Wishes
 from epochal.txn.errors import OptionError
 
 
@@ -109,10 +109,10 @@ def test_every_wish_makes_it_a_server_of_ones_own(
 ) -> None:
     monkeypatch.setenv(CASSANDRA, f"127.0.0.1:{listener}")
     monkeypatch.setattr(containers, "engine_answers", lambda: False)
-    asked: list[Wishes] = []
+    asked: list[CassandraOptions] = []
 
-    def start(wishes: Wishes, tell: object) -> CassandraCluster:
-        asked.append(wishes)
+    def start(options: CassandraOptions, tell: object) -> CassandraCluster:
+        asked.append(options)
         return CassandraCluster([], 1, route=Route.LOCAL, end=lambda: None)
 
     monkeypatch.setattr(cassandra_local, "start", start)
@@ -126,7 +126,7 @@ def test_a_folder_is_kept_by_processes_even_if_an_engine_answers(
 ) -> None:
     monkeypatch.setattr(containers, "engine_answers", lambda: True)
     made = CassandraCluster([], 1, route=Route.LOCAL, end=lambda: None)
-    monkeypatch.setattr(cassandra_local, "start", lambda wishes, tell: made)
+    monkeypatch.setattr(cassandra_local, "start", lambda options, tell: made)
 
     assert servers.cassandra(folder=tmp_path) is made
 

@@ -145,8 +145,3 @@ class Keeping(DirectoryParticipant):
 
 def _nothing_open(pieces: Sequence[str]) -> dict[str, Json]:
     return dict.fromkeys([*pieces, TARGET])
-
-
-def from_description(description: Mapping[str, Json]) -> Keeping:
-    """What the command line builds."""
-    return Keeping(str(description["target"]), name=str(description["name"]))

@@ -45,7 +45,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (" ; ", ()),
         ("after-done=kill", (Failpoint("after-done", "kill"),)),
         ("after-done=kill@3", (Failpoint("after-done", "kill", at=3),)),
-        ("before-rename=pause:/tmp/a b@2", (Failpoint("before-rename", "pause", at=2, argument="/tmp/a b"),)),
+        ("before-abort=pause:/tmp/a b@2", (Failpoint("before-abort", "pause", at=2, argument="/tmp/a b"),)),
         (
             "before-seal=raise; after-seal=raise@2;",
             (Failpoint("before-seal", "raise"), Failpoint("after-seal", "raise", at=2)),

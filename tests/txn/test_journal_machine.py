@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Staged
 from epochal.txn.plan import Decide, Finish, Removal, decided_not_done, epochs_in_doubt, next_step, removal_of
 from epochal.txn.records import GenerationStarted, Prepared
+from epochal.txn.row_digests import RowDigest
 from epochal.txn.states import State
 from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
@@ -253,3 +254,23 @@ class CountingFiles(MemoryFiles):
     def read(self, path: str) -> bytes:
         self.reads.append(path)
         return super().read(path)
+
+
+def test_of_an_epoch_that_is_done_only_the_counts_stay_in_memory() -> None:
+    journal = Journal(MemoryFiles(), "journal")
+    journal.claim(GenerationStarted(1, "query", base=0))
+    for epoch in range(3):
+        body: dict[str, Json] = {"file": "x" * 1000}
+        staged = Staged(Handle(1, body), 5, changes={f"open {epoch}": "y" * 1000}, digest="x64:0000000000000005")
+        journal.prepare(Prepared(epoch, 1, "offsets", {"sink": staged}))
+        journal.decide(epoch, 1)
+        journal.finish(epoch, 1)
+        journal.read()
+    journal.decide(3, 0)  # any record: the view is made anew from what is in memory
+    view = journal.read()
+
+    assert [view.prepared(epoch)[1].sinks["sink"].changes for epoch in range(3)] == [{}, {}, {}]
+    assert {view.prepared(epoch)[1].sinks["sink"].handle.version for epoch in range(3)} == {0}
+    assert sorted(view.sink_state("sink")) == ["open 0", "open 1", "open 2"]
+    assert view.totals(through=2).sinks["sink"][0].row_digest == RowDigest(15, "x64:000000000000000f")
+    assert view.sink_state("sink") == Journal(journal._files, "journal").read().sink_state("sink")

@@ -27,8 +27,8 @@ from epochal.testing.servers import (
 from epochal.testing.servers.cluster import CassandraCluster, Node
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
+from epochal.testing.servers.options import CassandraOptions, HdfsOptions, ServerOptions
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.wishes import HdfsWishes, ServerWishes, Wishes
 
 __all__ = ["CassandraCluster", "HdfsCluster", "Node", "Route", "ServerFailed", "cassandra", "hdfs"]
 
@@ -52,7 +52,7 @@ def cassandra(
     `java_options` come after those that make a node start quickly: ``-XX:TieredStopAtLevel=4`` gives one for
     benchmarks. `timeout` is for each node's start, in seconds; `tell` hears what takes long.
     """
-    wishes = Wishes(
+    options = CassandraOptions(
         nodes=nodes,
         settings=dict(settings or {}),
         folder=Path(folder) if folder is not None else None,
@@ -62,16 +62,16 @@ def cassandra(
     )
     route = routes.choose(
         routes.CASSANDRA,
-        own=own or wishes.are_special,
-        engine_answers=lambda: _may_be_containers(wishes),
+        own=own or options.needs_own_server,
+        engine_answers=lambda: _may_be_containers(options),
     )
     match route:
         case Route.GIVEN:
             return cassandra_given.connect(routes.endpoint(routes.CASSANDRA, routes.CASSANDRA_PORT))
         case Route.DOCKER:
-            return cassandra_docker.start(wishes, tell)
+            return cassandra_docker.start(options, tell)
         case Route.LOCAL:
-            return cassandra_local.start(wishes, tell)
+            return cassandra_local.start(options, tell)
 
 
 def hdfs(
@@ -91,7 +91,7 @@ def hdfs(
     `replication` is that of its files, two where there are two DataNodes. `settings` are keys of hdfs-site.xml and
     core-site.xml. The other options are those of `cassandra`; `port` is the NameNode's.
     """
-    wishes = HdfsWishes(
+    options = HdfsOptions(
         datanodes=datanodes,
         replication=replication,
         settings=dict(settings or {}),
@@ -102,18 +102,18 @@ def hdfs(
     )
     route = routes.choose(
         routes.HDFS,
-        own=own or wishes.are_special,
-        engine_answers=lambda: _may_be_containers(wishes) and hdfs_docker.can_be_reached(),
+        own=own or options.needs_own_server,
+        engine_answers=lambda: _may_be_containers(options) and hdfs_docker.can_be_reached(),
     )
     match route:
         case Route.GIVEN:
             return hdfs_given.connect(replication)
         case Route.DOCKER:
-            return hdfs_docker.start(wishes, tell)
+            return hdfs_docker.start(options, tell)
         case Route.LOCAL:
-            return hdfs_local.start(wishes, tell)
+            return hdfs_local.start(options, tell)
 
 
-def _may_be_containers(wishes: ServerWishes) -> bool:
+def _may_be_containers(options: ServerOptions) -> bool:
     # A container would not keep a folder of this machine.
-    return wishes.folder is None and containers.engine_answers()
+    return options.folder is None and containers.engine_answers()

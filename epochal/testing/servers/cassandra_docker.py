@@ -17,9 +17,9 @@ from epochal.testing.servers.cassandra_yaml import Place
 from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.containers import FILES, ContainerNode, Containers, Image
 from epochal.testing.servers.errors import ServerFailed
+from epochal.testing.servers.options import CassandraOptions
 from epochal.testing.servers.ports import free_port
 from epochal.testing.servers.routes import CASSANDRA_IMAGE, Route
-from epochal.testing.servers.wishes import Wishes
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -36,18 +36,18 @@ OPTIONS = (
 )
 
 
-def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluster:
+def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> CassandraCluster:
     """Start all nodes; the first alone, for the others ask it who is there."""
-    made = Containers(IMAGE, wishes)
+    made = Containers(IMAGE, options)
     try:
-        hosts = _hosts(wishes.nodes)
-        port = wishes.port or free_port(["127.0.0.1"] if containers.elsewhere() else hosts)
-        network, addresses = made.network_of(wishes.nodes)
+        hosts = _hosts(options.nodes)
+        port = options.port or free_port(["127.0.0.1"] if containers.elsewhere() else hosts)
+        network, addresses = made.network_of(options.nodes)
         nodes = []
         for number, (host, address) in enumerate(zip(hosts, addresses, strict=True)):
             place = Place(
                 number=number,
-                nodes=wishes.nodes,
+                nodes=options.nodes,
                 listen=address,
                 seed=addresses[0],
                 storage_port=STORAGE_PORT,
@@ -56,11 +56,11 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
                 rpc="0.0.0.0",  # of the container; outside it is published on loopback
                 reached=host,
             )
-            container = _fitted_out(made.container_at(network, address), place, wishes)
+            container = _fitted_out(made.container_at(network, address), place, options)
             containers.publish(container, host, port)
-            nodes.append(CassandraNode(container, host, port, wishes))
-        tls = cassandra_yaml.has_tls(wishes.settings)
-        cluster = CassandraCluster(nodes, port, route=Route.DOCKER, end=made.end, tls=tls, timeout=wishes.timeout)
+            nodes.append(CassandraNode(container, host, port, options))
+        tls = cassandra_yaml.has_tls(options.settings)
+        cluster = CassandraCluster(nodes, port, route=Route.DOCKER, end=made.end, tls=tls, timeout=options.timeout)
         for some in (nodes[:1], nodes[1:]):
             for node in some:
                 if tell:
@@ -78,9 +78,9 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
 class CassandraNode(ContainerNode):
     """A node as a container."""
 
-    def __init__(self, container: DockerContainer, host: str, port: int, wishes: Wishes) -> None:
-        super().__init__(container, f"Cassandra on {host}:{port}", host, timeout=wishes.timeout)
-        self._port, self._wishes = port, wishes
+    def __init__(self, container: DockerContainer, host: str, port: int, options: CassandraOptions) -> None:
+        super().__init__(container, f"Cassandra on {host}:{port}", host, timeout=options.timeout)
+        self._port, self._options = port, options
         self._fresh = True
 
     def start(self) -> None:
@@ -88,19 +88,19 @@ class CassandraNode(ContainerNode):
         super().start()
 
     def answers(self) -> bool:
-        if cassandra_yaml.asks_for_certificates(self._wishes.settings):
+        if cassandra_yaml.asks_for_certificates(self._options.settings):
             return cql.speaks_tls(self._host, self._port)
-        tls = cassandra_yaml.has_tls(self._wishes.settings)
+        tls = cassandra_yaml.has_tls(self._options.settings)
         return cql.answers(self._host, self._port, tls=tls, log_in=self._fresh)
 
 
-def _fitted_out(container: DockerContainer, place: Place, wishes: Wishes) -> DockerContainer:
+def _fitted_out(container: DockerContainer, place: Place, options: CassandraOptions) -> DockerContainer:
     files: dict[Path, str] = {}
-    values = cassandra_yaml.settings(place, containers.carried(wishes.settings, files))
+    values = cassandra_yaml.settings(place, containers.carried(options.settings, files))
     container.with_copy_into_container(cassandra_yaml.text(values).encode(), f"{FILES}/cassandra.yaml")
     containers.copy_into(container, files)
     return (
-        container.with_env("JVM_EXTRA_OPTS", " ".join((*OPTIONS, *wishes.java_options)))
+        container.with_env("JVM_EXTRA_OPTS", " ".join((*OPTIONS, *options.java_options)))
         .with_env("MAX_HEAP_SIZE", "512m")
         .with_env("HEAP_NEWSIZE", "128m")
     )

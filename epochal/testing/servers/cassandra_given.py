@@ -62,7 +62,7 @@ class GivenNode:
     def resume(self) -> None:
         self._refuse()
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         return ""
 
     def _refuse(self) -> NoReturn:

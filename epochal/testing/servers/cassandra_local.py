@@ -13,29 +13,29 @@ from epochal.testing.servers.cassandra_yaml import Place
 from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
-from epochal.testing.servers.keeping import Keeper
 from epochal.testing.servers.local_process import LocalProcess, end_all
+from epochal.testing.servers.options import CassandraOptions
 from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.wishes import Wishes
+from epochal.testing.servers.supervisor import Supervisor
 
 MEMORY = "cluster.json"
 
 
-def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluster:
+def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> CassandraCluster:
     """Start all nodes; the first alone, for the others ask it who is there."""
     java = find_java()
     found = jars(CASSANDRA, java, tell)
-    keeper = Keeper(wishes.folder)
+    supervisor = Supervisor(options.folder)
     try:
-        hosts = [f"127.0.0.{number + 1}" for number in range(wishes.nodes)]
-        port, storage_port = _ports(keeper.folder, hosts, wishes.port)
+        hosts = [f"127.0.0.{number + 1}" for number in range(options.nodes)]
+        port, storage_port = _ports(supervisor.folder, hosts, options.port)
         nodes = []
         for number, host in enumerate(hosts):
-            home = keeper.folder / f"node{number + 1}"
+            home = supervisor.folder / f"node{number + 1}"
             place = Place(
                 number=number,
-                nodes=wishes.nodes,
+                nodes=options.nodes,
                 listen=host,
                 rpc=host,
                 seed=hosts[0],
@@ -43,12 +43,12 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
                 port=port,
                 folder=str(home),
             )
-            command = cassandra_java.command(java, found, home, nodes=wishes.nodes, options=wishes.java_options)
-            nodes.append(LocalNode(keeper, place, command, wishes))
+            command = cassandra_java.command(java, found, home, nodes=options.nodes, options=options.java_options)
+            nodes.append(LocalNode(supervisor, place, command, options))
 
-        end = partial(end_all, keeper, nodes, in_order=wishes.folder is not None)
-        tls = cassandra_yaml.has_tls(wishes.settings)
-        cluster = CassandraCluster(nodes, port, route=Route.LOCAL, end=end, tls=tls, timeout=wishes.timeout)
+        end = partial(end_all, supervisor, nodes, in_order=options.folder is not None)
+        tls = cassandra_yaml.has_tls(options.settings)
+        cluster = CassandraCluster(nodes, port, route=Route.LOCAL, end=end, tls=tls, timeout=options.timeout)
         for some in (nodes[:1], nodes[1:]):
             if some and tell:
                 tell(f"starting {' and '.join(f'{node.host}:{port}' for node in some)}")
@@ -58,19 +58,19 @@ def start(wishes: Wishes, tell: Callable[[str], None] | None) -> CassandraCluste
                 node.wait_until_ready()
         cluster.wait_until_whole()
     except BaseException:
-        keeper.end()
+        supervisor.end()
         raise
     return cluster
 
 
 class LocalNode(LocalProcess):
-    """A node as a child of the keeper."""
+    """A node as a child of the supervisor."""
 
-    def __init__(self, keeper: Keeper, place: Place, command: Sequence[str], wishes: Wishes) -> None:
+    def __init__(self, supervisor: Supervisor, place: Place, command: Sequence[str], options: CassandraOptions) -> None:
         folder = Path(place.folder)
         name = f"Cassandra on {place.rpc}:{place.port}"
-        super().__init__(keeper, name, command, folder, folder / "system.log", timeout=wishes.timeout)
-        self._place, self._wishes = place, wishes
+        super().__init__(supervisor, name, command, folder, folder / "system.log", timeout=options.timeout)
+        self._place, self._options = place, options
         self._fresh = True
 
     @property
@@ -80,7 +80,7 @@ class LocalNode(LocalProcess):
     def launch(self) -> None:
         self._fresh = not (self._folder / "data").exists()
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
-        values = cassandra_yaml.settings(self._place, self._wishes.settings)
+        values = cassandra_yaml.settings(self._place, self._options.settings)
         (self._folder / "cassandra.yaml").write_text(cassandra_yaml.text(values))
         (self._folder / "logback.xml").write_text(cassandra_java.LOGBACK)
         super().launch()
@@ -89,9 +89,9 @@ class LocalNode(LocalProcess):
         self.wait_until(self._answers)
 
     def _answers(self) -> bool:
-        if cassandra_yaml.asks_for_certificates(self._wishes.settings):
+        if cassandra_yaml.asks_for_certificates(self._options.settings):
             return cql.speaks_tls(self.host, self._place.port)
-        tls = cassandra_yaml.has_tls(self._wishes.settings)
+        tls = cassandra_yaml.has_tls(self._options.settings)
         # Of a folder that was used before, the default password may have been changed.
         return cql.answers(self.host, self._place.port, tls=tls, log_in=self._fresh)
 

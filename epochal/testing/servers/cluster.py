@@ -48,7 +48,7 @@ class Node(Protocol):
     def resume(self) -> None:
         """Let a paused one go on."""
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The last lines of its log."""
 
 
@@ -111,4 +111,4 @@ class CassandraCluster(Served):
                 cql.answers(host, self.port, ON_THREE_NODES, cql.Consistency.ALL, tls=self._tls) for host in self.hosts
             )
 
-        wait_until(whole, self._timeout, lambda: "the nodes do not see each other:\n" + self.nodes[0].said())
+        wait_until(whole, self._timeout, lambda: "the nodes do not see each other:\n" + self.nodes[0].log_tail())

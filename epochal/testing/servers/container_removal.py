@@ -1,4 +1,4 @@
-"""Removes the containers and networks that bear a label. Run as a file of its own, by the keeper.
+"""Removes the containers and networks that bear a label. Run as a file of its own, by the supervisor.
 
 python container_removal.py LABEL
 """

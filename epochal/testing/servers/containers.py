@@ -1,7 +1,7 @@
 """Servers in containers, by testcontainers: what those of every kind have in common.
 
 Containers are published on this machine's loopback only, unless TESTCONTAINERS_HOST_OVERRIDE says that the engine is
-elsewhere. All of one cluster bear a label of its own: the keeper removes what bears it, however this process ends.
+elsewhere. All of one cluster bear a label of its own: the supervisor removes what bears it, however this process ends.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.testing.servers import container_removal
 from epochal.testing.servers.errors import ServerFailed
-from epochal.testing.servers.keeping import Keeper
+from epochal.testing.servers.options import ServerOptions
 from epochal.testing.servers.routes import ROUTES
+from epochal.testing.servers.supervisor import Supervisor
 from epochal.testing.servers.waiting import wait_until
-from epochal.testing.servers.wishes import ServerWishes
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -82,22 +82,22 @@ class Image:
 class Containers:
     """The containers of one cluster."""
 
-    def __init__(self, image: Image, wishes: ServerWishes) -> None:
-        if wishes.folder:
+    def __init__(self, image: Image, options: ServerOptions) -> None:
+        if options.folder:
             raise ServerFailed(
-                f"containers keep no folder of yours; set {ROUTES}=local for folder={str(wishes.folder)!r}"
+                f"containers keep no folder of yours; set {ROUTES}=local for folder={str(options.folder)!r}"
             )
         if find_spec("testcontainers") is None:
             raise ServerFailed(f"{ROUTES} is docker, and testcontainers is not installed: pip install testcontainers")
         self.image = image
         self._label = f"epochal.{uuid.uuid4().hex}"
-        self._keeper = Keeper()
+        self._supervisor = Supervisor()
         # Before there is anything to remove, so that there is no moment at which nobody would.
-        self._keeper.at_end([sys.executable, container_removal.__file__, self._label])
+        self._supervisor.at_end([sys.executable, container_removal.__file__, self._label])
 
     def end(self) -> None:
         """Remove them all. May be called again."""
-        self._keeper.end()
+        self._supervisor.end()
 
     def network(self, **options: Any) -> Network:
         """One of their own; the options are those of Docker's own client."""
@@ -184,11 +184,11 @@ class ContainerNode:
         def ready() -> bool:
             if not self.running:
                 code = self._state["ExitCode"]
-                raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.said()}")
+                raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.log_tail()}")
             return self.answers()
 
         complaint = f"{self.name} did not answer within {self._timeout:g} s"
-        wait_until(ready, self._timeout, lambda: f"{complaint}:\n{self.said()}")
+        wait_until(ready, self._timeout, lambda: f"{complaint}:\n{self.log_tail()}")
 
     def answers(self) -> bool:
         """Whether it does what it is there for."""
@@ -212,7 +212,7 @@ class ContainerNode:
     def resume(self) -> None:
         self._docker.unpause()
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         return bytes(self._docker.logs(tail=LINES)).decode(errors="replace")[-TAIL:]
 
     @property

@@ -23,8 +23,8 @@ from epochal.testing.servers.containers import FILES, ContainerNode, Containers,
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import LOOK, HdfsCluster
 from epochal.testing.servers.hdfs_site import Ports
+from epochal.testing.servers.options import HdfsOptions
 from epochal.testing.servers.routes import HDFS_IMAGE, ROUTES, Route
-from epochal.testing.servers.wishes import HdfsWishes
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -36,37 +36,37 @@ HOME = PurePosixPath("/tmp/epochal")  # which every image lets its user write
 WAIT = ("sleep", "infinity")
 
 
-def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster:
+def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsCluster:
     """Start all processes; the NameNode formats what it has if that is its first start."""
-    made = Containers(IMAGE, wishes)
+    made = Containers(IMAGE, options)
     try:
         if not can_be_reached():
             override = f"TESTCONTAINERS_HOST_OVERRIDE is {containers.elsewhere()}"
             raise ServerFailed(f"HDFS tells its clients {HOST}, and {override}; {ROUTES}=local does without")
-        ports = Ports.free(HOST, wishes.datanodes, wishes.port)
+        ports = Ports.free(HOST, options.datanodes, options.port)
         network = made.container(entrypoint=WAIT).with_network(made.network())
         for port in ports.all:
             containers.publish(network, HOST, port)
 
         def process(number: int | None) -> HdfsNode:
             port = ports.web if number is None else ports.datanodes[number][1]
-            container = _container(made, network, ports, wishes, number)
-            return HdfsNode(container, hdfs_site.title(number), port, timeout=wishes.timeout)
+            container = _container(made, network, ports, options, number)
+            return HdfsNode(container, hdfs_site.title(number), port, timeout=options.timeout)
 
         if tell:
-            tell(f"starting hdfs://{HOST}:{ports.rpc} in containers of {IMAGE.name}, DataNodes: {wishes.datanodes}")
+            tell(f"starting hdfs://{HOST}:{ports.rpc} in containers of {IMAGE.name}, DataNodes: {options.datanodes}")
         made.launch(network)
         namenode = process(None)
-        datanodes = [process(number) for number in range(wishes.datanodes)]
+        datanodes = [process(number) for number in range(options.datanodes)]
         cluster = HdfsCluster(
             f"hdfs://{HOST}:{ports.rpc}",
             f"http://{HOST}:{ports.web}",
             namenode=namenode,
             datanodes=datanodes,
-            replication=wishes.replicas,
+            replication=options.replicas,
             route=Route.DOCKER,
             end=made.end,
-            timeout=wishes.timeout,
+            timeout=options.timeout,
         )
         for one in (namenode, *datanodes):
             made.launch(one.container)
@@ -100,16 +100,16 @@ class HdfsNode(ContainerNode):
 
 
 def _container(
-    made: Containers, network: DockerContainer, ports: Ports, wishes: HdfsWishes, number: int | None
+    made: Containers, network: DockerContainer, ports: Ports, options: HdfsOptions, number: int | None
 ) -> DockerContainer:
     mode = f"container:{network.get_container_id()}"
     # Without a word about `network` testcontainers may look for one itself.
     container = made.container(entrypoint=["sh", "-c", script(number)], network=None, network_mode=mode)
     container.with_env("HADOOP_CONF_DIR", FILES)
-    container.with_env("HADOOP_OPTS", " ".join(hdfs_java.options(wishes.java_options)))
+    container.with_env("HADOOP_OPTS", " ".join(hdfs_java.options(options.java_options)))
     copied: dict[Path, str] = {}
-    given = containers.carried(wishes.settings, copied)
-    settings = hdfs_site.files(HOME, HOST, ports, wishes.replicas, given, number, listen=EVERYWHERE)
+    given = containers.carried(options.settings, copied)
+    settings = hdfs_site.files(HOME, HOST, ports, options.replicas, given, number, listen=EVERYWHERE)
     for name, content in settings.items():
         container.with_copy_into_container(content.encode(), f"{FILES}/{name}")
     containers.copy_into(container, copied)

@@ -14,51 +14,51 @@ from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
 from epochal.testing.servers.hdfs_site import Ports
 from epochal.testing.servers.java import find_java
-from epochal.testing.servers.keeping import Keeper
 from epochal.testing.servers.local_process import LocalProcess, end_all
+from epochal.testing.servers.options import HdfsOptions
 from epochal.testing.servers.ports import is_free
 from epochal.testing.servers.routes import Route
-from epochal.testing.servers.wishes import HdfsWishes
+from epochal.testing.servers.supervisor import Supervisor
 
 HOST = "127.0.0.1"
 MEMORY = "cluster.json"
 
 
-def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster:
+def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsCluster:
     """Format it unless it was used before, and start all processes."""
     java = find_java("HDFS", hdfs_java.GOOD)
     found = jars(HDFS, java, tell)
-    keeper = Keeper(wishes.folder)
+    supervisor = Supervisor(options.folder)
     try:
-        folder = keeper.folder
-        ports = _ports(folder, wishes)
+        folder = supervisor.folder
+        ports = _ports(folder, options)
         classes = f"{found[0].parent}/*"
 
         def process(number: int | None, *arguments: str) -> HdfsProcess:
-            conf = hdfs_site.write(folder, HOST, ports, wishes.replicas, wishes.settings, number)
+            conf = hdfs_site.write(folder, HOST, ports, options.replicas, options.settings, number)
             home = conf.parent
             tmp = home / "tmp"
             tmp.mkdir(exist_ok=True)
-            options = (f"-Djava.io.tmpdir={tmp}", *hdfs_java.options(wishes.java_options))
+            jvm = (f"-Djava.io.tmpdir={tmp}", *hdfs_java.options(options.java_options))
             main = hdfs_java.MAINS["namenode" if number is None else "datanode"]
-            command = [str(java.command), *options, "-cp", f"{conf}{os.pathsep}{classes}", main, *arguments]
+            command = [str(java.command), *jvm, "-cp", f"{conf}{os.pathsep}{classes}", main, *arguments]
             name = hdfs_site.title(number)
-            made = HdfsProcess(keeper, name, command, home, home / "log", timeout=wishes.timeout)
+            made = HdfsProcess(supervisor, name, command, home, home / "log", timeout=options.timeout)
             made.port = ports.web if number is None else ports.datanodes[number][0]
             return made
 
         namenode = process(None)
-        datanodes = [process(number) for number in range(wishes.datanodes)]
+        datanodes = [process(number) for number in range(options.datanodes)]
 
         cluster = HdfsCluster(
             f"hdfs://{HOST}:{ports.rpc}",
             f"http://{HOST}:{ports.web}",
             namenode=namenode,
             datanodes=datanodes,
-            replication=wishes.replicas,
+            replication=options.replicas,
             route=Route.LOCAL,
-            end=partial(end_all, keeper, [*datanodes, namenode], in_order=wishes.folder is not None),
-            timeout=wishes.timeout,
+            end=partial(end_all, supervisor, [*datanodes, namenode], in_order=options.folder is not None),
+            timeout=options.timeout,
         )
         if not (folder / "namenode" / "data" / "current").exists():
             _format(process(None, *hdfs_java.FORMAT))
@@ -70,7 +70,7 @@ def start(wishes: HdfsWishes, tell: Callable[[str], None] | None) -> HdfsCluster
             one.wait_until_ready()
         cluster.wait_until_ready()
     except BaseException:
-        keeper.end()
+        supervisor.end()
         raise
     return cluster
 
@@ -98,18 +98,18 @@ def _format(process: HdfsProcess) -> None:
             raise
 
 
-def _ports(folder: Path, wishes: HdfsWishes) -> Ports:
+def _ports(folder: Path, options: HdfsOptions) -> Ports:
     """A folder that was used before keeps its ports: DataNodes know their NameNode by them."""
     memory = folder / MEMORY
     if memory.exists():
         known = json.loads(memory.read_text())
-        if len(known["datanodes"]) != wishes.datanodes:
+        if len(known["datanodes"]) != options.datanodes:
             raise ServerFailed(f"{folder} holds a cluster with datanodes={len(known['datanodes'])}")
         ports = Ports(rpc=known["rpc"], web=known["web"], datanodes=tuple(map(tuple, known["datanodes"])))
-        if wishes.port not in (None, ports.rpc):
-            raise ServerFailed(f"{folder} holds a cluster at port {ports.rpc}, not {wishes.port}")
+        if options.port not in (None, ports.rpc):
+            raise ServerFailed(f"{folder} holds a cluster at port {ports.rpc}, not {options.port}")
     else:
-        ports = Ports.free(HOST, wishes.datanodes, wishes.port)
+        ports = Ports.free(HOST, options.datanodes, options.port)
     for port in ports.all:
         if not is_free(HOST, port):
             raise ServerFailed(f"{HOST}:{port} is in use")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from epochal.spark_plugins.java_command import launcher_java, major_version
 from epochal.testing.servers.errors import ServerFailed
 
 # Cassandra 5.0 is made for 11 and 17, and runs on 21 if that still allows a security manager; 24 has none.
@@ -40,23 +39,13 @@ def find_java(server: str = "Cassandra", good: Sequence[int] = GOOD) -> Java:
     """The first that a server runs on; `ServerFailed` says what was found instead."""
     passed: list[str] = []
     for command in _candidates():
-        major = version(command)
+        major = major_version(command)
         if major is not None and major in good:
             return Java(command, major)
         passed.append(f"{command} is Java {major}" if major else f"{command} does not start")
     found = "; ".join(passed) if passed else "found none in JAVA_HOME, PATH and the usual places"
     others = " and ".join(str(major) for major in good if major != 17)
     raise ServerFailed(f"{server} needs Java 17 ({others} do too); {found}. Install OpenJDK 17")
-
-
-def version(command: Path) -> int | None:
-    """Its major version: 8 for 1.8.0_392, 17 for 17.0.15; None if it does not say."""
-    try:
-        run = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', run.stderr + run.stdout)
-    return int(found[1]) if found and run.returncode == 0 else None
 
 
 def _candidates() -> Iterator[Path]:
@@ -68,8 +57,8 @@ def _candidates() -> Iterator[Path]:
 
 
 def _commands() -> Iterator[Path]:
-    if given := os.environ.get("JAVA_HOME"):
-        yield Path(given, "bin", "java")
+    if first := launcher_java():
+        yield first
     if found := shutil.which("java"):
         yield Path(found)
     for pattern in USUAL_PLACES:

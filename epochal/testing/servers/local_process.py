@@ -1,4 +1,4 @@
-"""A server's process as a child of the keeper: started, killed, paused, and started again."""
+"""A server's process as a child of the supervisor: started, killed, paused, and started again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from epochal.testing.servers.errors import ServerFailed
-from epochal.testing.servers.keeping import Keeper
+from epochal.testing.servers.supervisor import Supervisor
 from epochal.testing.servers.waiting import wait_until
 
 GENTLE = 20.0  # seconds that it has to end by itself
@@ -19,9 +19,9 @@ class LocalProcess:
     """One server. Its folder, its log and its command stay the same from start to start."""
 
     def __init__(
-        self, keeper: Keeper, name: str, command: Sequence[str], folder: Path, log: Path, *, timeout: float
+        self, supervisor: Supervisor, name: str, command: Sequence[str], folder: Path, log: Path, *, timeout: float
     ) -> None:
-        self._keeper, self._name, self._command = keeper, name, command
+        self._supervisor, self._name, self._command = supervisor, name, command
         self._folder, self._log, self._timeout = folder, log, timeout
         self._pid: int | None = None
 
@@ -37,11 +37,11 @@ class LocalProcess:
 
     @property
     def running(self) -> bool:
-        return self._pid is not None and not self._keeper.ended and self.code() is None
+        return self._pid is not None and not self._supervisor.ended and self.code() is None
 
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
-        return None if self._pid is None else self._keeper.code(self._pid)
+        return None if self._pid is None else self._supervisor.code(self._pid)
 
     def start(self) -> None:
         if not self.running:
@@ -55,7 +55,7 @@ class LocalProcess:
     def launch(self) -> None:
         """Start it, and do not wait."""
         environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
-        self._pid = self._keeper.start(self._command, folder=self._folder, log=self._log, environment=environment)
+        self._pid = self._supervisor.start(self._command, folder=self._folder, log=self._log, environment=environment)
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
         """Return when it answers; `ServerFailed` if it ended instead."""
@@ -63,11 +63,11 @@ class LocalProcess:
         def answers() -> bool:
             code = self.code()
             if code is not None:
-                raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.said()}")
+                raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.log_tail()}")
             return ready()
 
         complaint = f"{self.name} did not answer within {self._timeout:g} s"
-        wait_until(answers, self._timeout, lambda: f"{complaint}:\n{self.said()}")
+        wait_until(answers, self._timeout, lambda: f"{complaint}:\n{self.log_tail()}")
 
     def stop(self) -> None:
         self.ask_to_end()
@@ -98,7 +98,7 @@ class LocalProcess:
         assert self.pid
         self._signal(signal.SIGCONT)
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         try:
             return self._log.read_text(errors="replace")[-TAIL:]
         except OSError:
@@ -106,10 +106,10 @@ class LocalProcess:
 
     def _signal(self, number: int) -> None:
         assert self._pid is not None
-        self._keeper.signal(self._pid, number)
+        self._supervisor.signal(self._pid, number)
 
 
-def end_all(keeper: Keeper, processes: Sequence[LocalProcess], *, in_order: bool) -> None:
+def end_all(supervisor: Supervisor, processes: Sequence[LocalProcess], *, in_order: bool) -> None:
     """End a cluster; in order if what its processes remember is used again, so that they write it down."""
     try:
         if in_order:
@@ -118,7 +118,7 @@ def end_all(keeper: Keeper, processes: Sequence[LocalProcess], *, in_order: bool
             for process in processes:
                 process.stop()
     finally:
-        keeper.end()
+        supervisor.end()
 
 
 def _stands(pid: int) -> bool:

@@ -23,7 +23,7 @@ CONNECT_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 20.0
 
 
-class Connection:
+class ClusterSession:
     """An open session, and the statements prepared in it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -46,18 +46,18 @@ class Connection:
         return lambda: told + time.monotonic() - since
 
 
-_connections: dict[tuple[int, Endpoint], Connection] = {}
+_connections: dict[tuple[int, Endpoint], ClusterSession] = {}
 _lock = threading.Lock()
 
 
-def connect(endpoint: Endpoint) -> Connection:
+def connect(endpoint: Endpoint) -> ClusterSession:
     """The connection of this process; made if there is none. StoreAway if the cluster does not answer."""
     full = endpoint.with_secrets()
     with _lock:
         key = (os.getpid(), full)  # a fork has its parent's dictionary, and none of its threads
         found = _connections.get(key)
         if found is None or found.session.is_shutdown:
-            _connections[key] = found = Connection(full)
+            _connections[key] = found = ClusterSession(full)
         return found
 
 

@@ -73,7 +73,7 @@ def advice(fault: BaseException, endpoint: Endpoint) -> str:
             return f"it wants a password, and its hosts are named by the journal alone. {endpoint.how_to_trust()}"
         if endpoint.user:
             return "check the user and the password"
-        return f"it wants a user and a password: give user= and password=, or set {USER} and {PASSWORD}"
+        return f"it wants a user and a password: give Connection(user=, password=), or set {USER} and {PASSWORD}"
     told = " ".join(f"{type(error).__name__}: {error}" for error in errors)
     return next((text for sign, text in {**TRUST_FAULTS, **ADVICE}.items() if sign in told), "")
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from epochal.sinks.cassandra.cluster.connection import Connection
+from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import quoted
 from epochal.sinks.cassandra.cluster.faults import is_away, translated
 
@@ -19,7 +19,7 @@ SIZES = ("max_mutation_size", "max_mutation_size_in_kb", "native_transport_max_f
 UNITS = {"": 1024, "KIB": 1024, "MIB": 1024**2, "B": 1}
 
 
-def latest_expiry(connection: Connection, keyspace: str, parts: str, now: int) -> int:
+def latest_expiry(connection: ClusterSession, keyspace: str, parts: str, now: int) -> int:
     """The latest time, in seconds since 1970, at which a row may expire.
 
     A server does not say how many bits it has for it, so it is asked to write such a row.
@@ -31,7 +31,7 @@ def latest_expiry(connection: Connection, keyspace: str, parts: str, now: int) -
     return now + LONGEST_TTL if connection.facts["latest_expiry"] else LAST_SECOND
 
 
-def _takes_long_ttl(connection: Connection, parts: str) -> bool:
+def _takes_long_ttl(connection: ClusterSession, parts: str) -> bool:
     from cassandra import InvalidRequest
 
     try:
@@ -51,7 +51,7 @@ def day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def largest_row(connection: Connection) -> int | None:
+def largest_row(connection: ClusterSession) -> int | None:
     """How many bytes of values a row may have, by the server's settings; None if it does not tell."""
     if "largest_row" not in connection.facts:
         found = [size for name in SIZES if (size := _size(_setting(connection, name))) is not None]
@@ -61,7 +61,7 @@ def largest_row(connection: Connection) -> int | None:
     return answer
 
 
-def _setting(connection: Connection, name: str) -> Any:
+def _setting(connection: ClusterSession, name: str) -> Any:
     try:
         row = connection.session.execute("SELECT value FROM system_views.settings WHERE name = %s", [name]).one()
     except Exception as fault:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.cassandra.cluster.connection import Connection
+from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.faults import brief, is_away
 from epochal.sinks.cassandra.cluster.limits import LONGEST_TTL
 from epochal.sinks.cassandra.commit import entries as encoded
@@ -55,7 +55,7 @@ class Pipe:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClusterSession,
         in_flight: int,
         *,
         patience: float = PATIENCE,
@@ -112,7 +112,7 @@ class Pipe:
 class Writer:
     """Writes staged rows of one epoch."""
 
-    def __init__(self, connection: Connection, plan: Plan) -> None:
+    def __init__(self, connection: ClusterSession, plan: Plan) -> None:
         from epochal.sinks.cassandra.cluster.batches import EncodedBatch
 
         self._plan, self._batch = plan, EncodedBatch

@@ -24,7 +24,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from epochal.sinks.config.options import Faults
 from epochal.sinks.spark.values import Value, encoded, in_utc, quoted
@@ -37,7 +37,8 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 EMPTY = "__EPOCHAL_EMPTY__"
 LIMIT = 255  # bytes in one name on every file system of interest
 SPECIAL = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(c) for c in range(32)}
-UNITS = {"year": 4, "month": 7, "day": 10, "hour": 13, "minute": 16}
+Unit = Literal["year", "month", "day", "hour", "minute"]
+LENGTHS: dict[Unit, int] = {"year": 4, "month": 7, "day": 10, "hour": 13, "minute": 16}  # of a time as text
 PREFIX = "_epochal_bucket_"
 
 
@@ -50,14 +51,14 @@ class TimeBucket:
     """
 
     column: str
-    unit: str = "day"
+    unit: Unit = "day"
     timezone: str = "UTC"
     name: str | None = None
 
     def __post_init__(self) -> None:
         faults = Faults(f"TimeBucket({self.column!r})")
         faults.check(isinstance(self.column, str) and self.column != "", "column: the name of a timestamp column")
-        faults.one_of("unit", self.unit, UNITS)
+        faults.one_of("unit", self.unit, get_args(Unit))
         faults.check(_is_timezone(self.timezone), f"timezone={self.timezone!r}: not the name of a time zone")
         faults.check(self.name is None or self.name != "", "name: must not be empty")
         faults.done()
@@ -174,7 +175,7 @@ def _time_text(column: Column, bucket: TimeBucket, kind: object) -> Column:
     local = column.cast("timestamp_ntz")
     if isinstance(kind, t.TimestampType):
         local = f.convert_timezone(f.lit("UTC"), f.lit(bucket.timezone), in_utc(column))
-    return f.translate(f.substring(local.cast("string"), 1, UNITS[bucket.unit]), " :", "T-")
+    return f.translate(f.substring(local.cast("string"), 1, LENGTHS[bucket.unit]), " :", "T-")
 
 
 def _is_timezone(name: object) -> bool:

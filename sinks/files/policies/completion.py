@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from epochal.sinks.config.options import Faults, known_fields
+from epochal.sinks.config import checks
+from epochal.sinks.config.declaring import CheckedOptions, Option, declared
 from epochal.sinks.config.quantities import parse_duration
 from epochal.sinks.files.policies.buckets import AnyBucket, TimeBucket
 from epochal.txn.model import Attempt
 
-BY = ("watermark", "clock")
 FORMAT = 1
 SUCCESS = "_SUCCESS"
 _MARKER = re.compile(r"_SUCCESS(?:-([1-9]\d{0,8}))?", re.ASCII)
@@ -22,28 +24,29 @@ _START = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%
 _INSTANT = timedelta(microseconds=1)
 
 
-@known_fields
+@declared
 @dataclass(frozen=True, kw_only=True)
-class Complete:
+class Complete(CheckedOptions):
     """A bucket gets its ``_SUCCESS`` when its time is over: by the query's watermark, or by the clock of the driver.
 
     >>> Complete(by="clock", delay="10 min")
     Complete(by='clock', delay='10 min')
 
-    `delay` is what is waited for rows that come late. If some come later still, the bucket is marked once more, as
-    ``_SUCCESS-2``.
+    If rows come later still than `delay`, the bucket is marked once more, as ``_SUCCESS-2``.
     """
 
-    by: str = "watermark"
-    delay: float | str | timedelta | None = None
-    seconds: float = field(init=False, repr=False, default=0.0)
+    by: Annotated[
+        Literal["watermark", "clock"],
+        Option("a bucket's time is over by the query's watermark, or by the driver's clock"),
+    ] = "watermark"
+    delay: Annotated[
+        float | str | timedelta | None,
+        Option('how long to wait for late rows: seconds, or `"10 min"`', check=checks.parsed(parse_duration)),
+    ] = None
 
-    def __post_init__(self) -> None:
-        faults = Faults("Complete")
-        faults.one_of("by", self.by, BY)
-        seconds = faults.parsed("delay", self.delay, parse_duration)
-        faults.done()
-        object.__setattr__(self, "seconds", seconds or 0.0)
+    @cached_property
+    def seconds(self) -> float:
+        return 0.0 if self.delay is None else parse_duration(self.delay)
 
     def divide(self, awaited: Mapping[str, float], *, watermark: float | None, clock: float) -> Marks:
         """Tell the buckets that are complete from those that are not."""

@@ -8,54 +8,76 @@ What is left stays open until `max_age` after its first piece or `inactivity` af
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Annotated
 
-from epochal.sinks.config.options import Faults, known_fields
+from epochal.sinks.config import checks
+from epochal.sinks.config.declaring import CheckedOptions, Option, declared
+from epochal.sinks.config.options import Faults
 from epochal.sinks.config.quantities import parse_duration, parse_size
 
 MERGE_BELOW = 512 * 1024  # from this size on, what is read is no slower for being in more row groups (docs/files.md)
 
 
-@known_fields
+@declared
 @dataclass(frozen=True, kw_only=True)
-class Rolling:
+class Rolling(CheckedOptions):
     """A part stays open over epochs, and appears when the first of these limits is reached.
 
     >>> Rolling(max_bytes="64 MB", max_age="5 min")
     Rolling(max_bytes='64 MB', max_rows=None, max_age='5 min', inactivity=None, merge_below=None)
-
-    `max_bytes` counts what is written (a number, or "64 MB", where a MB is 1024 x 1024 bytes), `max_rows` rows.
-    `max_age` is the time since the part's first epoch, `inactivity` the time since its last: seconds, or "90 s",
-    "5 min", "2 h". `merge_below` is for Parquet and ORC: where an epoch's pieces are smaller on average (512 KB unless
-    told), Spark merges their rows into large row groups; else the row groups are copied as they are.
     """
 
-    max_bytes: int | str | None = None
-    max_rows: int | None = None
-    max_age: float | str | None = None
-    inactivity: float | str | None = None
-    merge_below: int | str | None = None
-    bytes_limit: int | None = field(init=False, repr=False, default=None)
-    age_limit: float | None = field(init=False, repr=False, default=None)
-    idle_limit: float | None = field(init=False, repr=False, default=None)
-    merge_limit: int = field(init=False, repr=False, default=MERGE_BELOW)
+    max_bytes: Annotated[
+        int | str | None,
+        Option(
+            'limit: the bytes of the part\'s pieces together: a number, or `"64 MB"` (a MB is 1024 x 1024 bytes)',
+            check=checks.parsed(parse_size),
+        ),
+    ] = None
+    max_rows: Annotated[int | None, Option("limit: their rows; for JSON, CSV and text, lines")] = None
+    max_age: Annotated[
+        float | str | timedelta | None,
+        Option(
+            'limit: the time since the part\'s first epoch: seconds, or `"90 s"`, `"5 min"`, `"2 h"`',
+            check=checks.parsed(parse_duration),
+        ),
+    ] = None
+    inactivity: Annotated[
+        float | str | timedelta | None,
+        Option("limit: the time since the last epoch that added to it", check=checks.parsed(parse_duration)),
+    ] = None
+    merge_below: Annotated[
+        int | str | None,
+        Option(
+            "no limit: Spark merges the rows of Parquet and ORC pieces that are smaller on average; larger ones are "
+            "copied as they are",
+            check=checks.parsed(parse_size),
+            shown_default='`"512 KB"`',
+        ),
+    ] = None
 
-    def __post_init__(self) -> None:
-        faults = Faults("Rolling")
+    def check_together(self, faults: Faults) -> None:
         limits = (self.max_bytes, self.max_rows, self.max_age, self.inactivity)
         faults.check(any(limit is not None for limit in limits), "give a limit, or a part would never appear")
-        if self.max_rows is not None:
-            faults.above_zero("max_rows", self.max_rows)
-        parsed = {
-            "bytes_limit": faults.parsed("max_bytes", self.max_bytes, parse_size),
-            "age_limit": faults.parsed("max_age", self.max_age, parse_duration),
-            "idle_limit": faults.parsed("inactivity", self.inactivity, parse_duration),
-        }
-        smallest = faults.parsed("merge_below", self.merge_below, parse_size)
-        faults.done()
-        parsed["merge_limit"] = MERGE_BELOW if smallest is None else smallest
-        for name, value in parsed.items():
-            object.__setattr__(self, name, value)
+
+    @cached_property
+    def bytes_limit(self) -> int | None:
+        return None if self.max_bytes is None else parse_size(self.max_bytes)
+
+    @cached_property
+    def age_limit(self) -> float | None:
+        return None if self.max_age is None else parse_duration(self.max_age)
+
+    @cached_property
+    def idle_limit(self) -> float | None:
+        return None if self.inactivity is None else parse_duration(self.inactivity)
+
+    @cached_property
+    def merge_limit(self) -> int:
+        return MERGE_BELOW if self.merge_below is None else parse_size(self.merge_below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ class Announcer:
         """The work with its markers, which are staged."""
         home = self.layout.attempt(self.attempt)
         shown = [target for target, _ in work.entry(self.attempt).files]
-        markers: list[Move] = []
-        for number, (target, text) in enumerate(self._markers(marks, shown)):
-            self.files.create(join(home, f"{MARKER}-{number}"), text, durable=False)
-            markers.append((f"{MARKER}-{number}", target, len(text)))
-        if markers:  # all of them at once
+        made = self._markers(marks, shown)
+        markers: list[Move] = [(f"{MARKER}-{n}", target, len(text)) for n, (target, text) in enumerate(made)]
+        if markers:
+            texts = [(join(home, name), text) for (name, _, _), (_, text) in zip(markers, made, strict=True)]
+            self.files.create_all(texts, durable=False)
             self.files.sync_all([home], within=self.layout.target)
         return replace(work, markers=tuple(markers))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from epochal.sinks.files.formats import avro
-from epochal.sinks.files.options import Options
+from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import buckets as bucketing
 from epochal.txn.errors import BadRows
 
@@ -29,7 +29,7 @@ WRITERS = {
 }
 
 
-def faults(frame: DataFrame, options: Options) -> list[str]:
+def faults(frame: DataFrame, options: FileOptions) -> list[str]:
     """What keeps the frame from being written, from its columns alone."""
     from pyspark.errors import PySparkException
 
@@ -42,7 +42,7 @@ def faults(frame: DataFrame, options: Options) -> list[str]:
         except PySparkException as fault:
             found.append(f"bucket {bucketing.folder_of(bucket)!r}: {_brief(fault)}")
     written = frame
-    if options.drop_bucket_columns:
+    if options.drops_bucket_columns:
         written = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
     if not written.columns:
         return [*found, f"Spark cannot write this frame as {options.format}: no column is left but those of buckets"]
@@ -50,11 +50,11 @@ def faults(frame: DataFrame, options: Options) -> list[str]:
     return found if told is None else [*found, told]
 
 
-def _complaint(frame: DataFrame, options: Options) -> str | None:
+def _complaint(frame: DataFrame, options: FileOptions) -> str | None:
     """What Spark's writer has against the columns, or against its options."""
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
-    given = {**options.writer, **({"compression": options.compression} if options.compression else {})}
+    given = {**options.writer_options, **({"compression": options.compression} if options.compression else {})}
     try:
         _prepare(frame, options.format, given)
     except AnalysisException as fault:

@@ -65,6 +65,8 @@ class Closer:
         self._check_lengths(fresh)
         by_bytes = any(joining.format_of(part[0].shape) in joining.BY_BYTES for part in plan.closed)
         in_place = by_bytes and self.files.joins_in_place(self.layout.target)
+        headers = [(number, self.headers.get(part[0].shape)) for number, part in enumerate(plan.closed)]
+        self.files.create_all([(self._path(f"{HEADER}-{number}"), header) for number, header in headers if header])
         for number, part in enumerate(plan.closed):
             self._close(number, part, spark, in_place=in_place)
         for number, (shape, parts) in enumerate(self._to_merge.items()):
@@ -72,8 +74,8 @@ class Closer:
             self._merge(spark, f"merged-{number}", shape, parts)
         taken = {move[0] for move in self._moves} | {name for one in self._joins for name, _ in one.sources}
         unused = {piece: name for piece, name in self._names.items() if name not in taken}
-        for piece in fresh & unused.keys():
-            self.files.delete(self._path(unused.pop(piece)))  # it is in a merged or copied file
+        # What is in a merged or copied file.
+        self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
         # What is joined in place leaves its folder by itself, so nothing of it has to go.
         folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
@@ -85,7 +87,6 @@ class Closer:
         header = self.headers.get(part[0].shape)
         if header:
             sources.insert(0, (f"{HEADER}-{number}", len(header)))
-            self.files.create(self._path(sources[0][0]), header)
         format_ = joining.format_of(part[0].shape)
         if len(sources) == 1:
             self._moves.append((sources[0][0], target, sources[0][1]))

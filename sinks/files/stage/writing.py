@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from epochal.sinks.files.formats import avro, columnar, digesting, joining
 from epochal.sinks.files.layout import DATA, Layout
-from epochal.sinks.files.options import Options
+from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import buckets as bucketing
 from epochal.sinks.files.policies.buckets import AnyBucket, folder_of
 from epochal.sinks.files.policies.rolling import Piece
@@ -56,7 +56,7 @@ class Writing:
     by shape: those of all that was written so far.
     """
 
-    def __init__(self, options: Options, files: JoiningFiles, layout: Layout) -> None:
+    def __init__(self, options: FileOptions, files: JoiningFiles, layout: Layout) -> None:
         self._options, self._files, self._layout = options, files, layout
         self.headers: dict[str, bytes] = {}
         self.schemas: dict[str, StructType] = {}
@@ -114,7 +114,9 @@ class Writing:
 
     def writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
         """Spark's writer with this sink's options; for pieces and for what they are merged into."""
-        writer = frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options.writer)
+        writer = (
+            frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options.writer_options)
+        )
         writer = writer.option(SUCCESS_FILES, "false")  # nobody looks for them here
         if self._options.compression:
             writer = writer.option("compression", self._options.compression)
@@ -133,11 +135,11 @@ class Writing:
         try:
             extra = bucketing.columns(rows, options.buckets)
             frame = rows.withColumns(extra) if extra else rows
-            if options.drop_bucket_columns and options.buckets:
+            if options.drops_bucket_columns and options.buckets:
                 frame = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
             counter = Observation() if options.digest else None
             if counter is not None:
-                sums = digesting.measure(frame.drop(*extra), options.format, options.writer).sums()
+                sums = digesting.measure(frame.drop(*extra), options.format, options.writer_options).sums()
                 frame = frame.observe(counter, *sums)
             writer = self.writer(frame, options.format)
             if extra:
@@ -151,11 +153,11 @@ class Writing:
         except AnalysisException as fault:
             raise self._bad_rows(fault.getMessage()) from fault
         except IllegalArgumentException as fault:
-            raise OptionError(options.title, [f"Spark's writer says: {fault.getMessage()}"]) from fault
+            raise OptionError(repr(options), [f"Spark's writer says: {fault.getMessage()}"]) from fault
         except Py4JError as fault:
             kind, told = avro.complaint(fault) or ("", "")
             if kind == avro.BAD_OPTION:
-                raise OptionError(options.title, [f"Spark's writer says: {told}"]) from fault
+                raise OptionError(repr(options), [f"Spark's writer says: {told}"]) from fault
             if told:
                 raise self._bad_rows(told) from fault
             raise
@@ -171,7 +173,7 @@ class Writing:
         """What the files look like inside; and, for CSV, what a part begins with."""
         if self._options.rolling is None:
             return ""
-        facts = {**self._options.writer, "compression": self._options.compression or ""}
+        facts = {**self._options.writer_options, "compression": self._options.compression or ""}
         shape = joining.shape_of(frame, self._options.format, facts)
         self.schemas[shape] = frame.schema
         if self._options.has_header and shape not in self.headers:
@@ -214,7 +216,7 @@ class Writing:
     def _bucket_folder(self, bucket: AnyBucket, staged: str) -> str:
         value = decode(staged.partition("=")[2])
         key = folder_of(bucket)
-        if self._options.drop_bucket_columns and isinstance(bucket, str) and not bucketing.survives(value, key):
+        if self._options.drops_bucket_columns and isinstance(bucket, str) and not bucketing.survives(value, key):
             raise BadRows(
                 f"sink {self._options.name!r}: a row's {bucket!r} is {'empty' if not value.text else 'too long'} for a "
                 "folder's name, and the files do not hold the column. Nothing of the epoch was written. Set "

@@ -1,4 +1,4 @@
-"""The near side of the keeper: its process, and one question at a time."""
+"""Starts processes through a supervisor process, which ends them with this one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.testing.servers import keeper
+from epochal.testing.servers import supervisor_process
 from epochal.testing.servers.errors import ServerFailed
 
 
-class Keeper:
-    """Starts processes that end with this one, however that ends. See `keeper` for the far side."""
+class Supervisor:
+    """Starts processes that end with this one, also after kill -9. `supervisor_process` is the other side."""
 
     def __init__(self, folder: Path | None = None) -> None:
         arguments = [str(os.getpid()), *([str(folder.absolute())] if folder else [])]
-        self._lock = threading.Lock()  # tests kill a node from one thread and look at it from another
+        self._lock = threading.Lock()  # tests kill a node in one thread and watch it in another
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, *arguments],
+            [sys.executable, "-I", "-S", supervisor_process.__file__, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # held open, it would keep whoever reads this process's stderr to its end
+            stderr=subprocess.DEVNULL,  # if inherited, readers of this process's stderr would wait for the supervisor
             cwd="/",
             start_new_session=True,  # Ctrl-C is for this process, which then stops the servers in order
         )
@@ -38,62 +38,62 @@ class Keeper:
 
     @property
     def pid(self) -> int:
-        """The keeper's own."""
+        """The pid of the supervisor process."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether it was told to end everything."""
+        """Whether `end` was called."""
         assert self._process.stdin is not None
         return self._process.stdin.closed
 
     def start(self, command: Sequence[str], *, folder: Path, log: Path, environment: Mapping[str, str]) -> int:
-        """Start a process in a folder; what it says is added to the log. Its pid."""
+        """Start a process in a folder, append its output to the log, and return its pid."""
         request = {"command": list(command), "folder": str(folder), "log": str(log), "environment": dict(environment)}
         pid: int = self._ask("start", **request)["pid"]
         return pid
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a process that was started here, unless it has ended."""
+        """Send a signal to a process started here; does nothing if it has ended."""
         self._ask("signal", pid=pid, number=number)
 
     def code(self, pid: int) -> int | None:
-        """The exit code of a process that was started here; None while it runs."""
+        """The exit code of a process started here; None while it runs."""
         code: int | None = self._ask("look", pid=pid)["code"]
         return code
 
     def at_end(self, command: Sequence[str]) -> None:
-        """Run a command when everything ends, with the environment of now."""
+        """Run a command after all processes have ended, with the current environment."""
         self._ask("at_end", command=list(command), environment=dict(os.environ))
 
     def end(self) -> None:
-        """Kill what runs, and remove the folder if it is a temporary one. May be called again."""
+        """Kill all processes and remove the folder if it is temporary. Idempotent."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with self._lock, contextlib.suppress(BrokenPipeError):  # it was ended before
+        with self._lock, contextlib.suppress(BrokenPipeError):  # the supervisor has ended already
             if not self.ended:
-                self._process.stdin.write(keeper.END + b"\n")
+                self._process.stdin.write(supervisor_process.END + b"\n")
             self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 
-    def _ask(self, what: str, **facts: object) -> dict[str, Any]:
+    def _ask(self, what: str, **arguments: object) -> dict[str, Any]:
         with self._lock:
             assert self._process.stdin is not None
             if self.ended:
-                raise ServerFailed("the server was stopped for good")
+                raise ServerFailed("the cluster was stopped; start a new one")
             try:
-                self._process.stdin.write(json.dumps({"do": what, **facts}).encode() + b"\n")
+                self._process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
                 self._process.stdin.flush()
             except BrokenPipeError:
-                raise ServerFailed("the servers' keeper was ended, and the servers with it") from None
+                raise ServerFailed("the supervisor process was killed, and the servers with it") from None
             return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise ServerFailed("the servers' keeper was ended, and the servers with it")
+            raise ServerFailed("the supervisor process was killed, and the servers with it")
         answer: dict[str, Any] = json.loads(line)
         if "fault" in answer:
             raise ServerFailed(answer["fault"])

@@ -10,7 +10,7 @@ from epochal.txn.errors import OptionError
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerWishes:
+class ServerOptions:
     """What every kind of server has."""
 
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -29,13 +29,13 @@ class ServerWishes:
             raise OptionError(what, faults)
 
     @property
-    def are_special(self) -> bool:
+    def needs_own_server(self) -> bool:
         """Whether a server that somebody else runs would not do."""
         return bool(self.settings or self.java_options) or bool(self.folder or self.port)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes(ServerWishes):
+class CassandraOptions(ServerOptions):
     """The options of `servers.cassandra`."""
 
     nodes: int = 1
@@ -44,12 +44,12 @@ class Wishes(ServerWishes):
         self._check("cassandra", [] if self.nodes in (1, 3) else [f"nodes={self.nodes}: it can be 1 or 3"])
 
     @property
-    def are_special(self) -> bool:
-        return self.nodes > 1 or super().are_special
+    def needs_own_server(self) -> bool:
+        return self.nodes > 1 or super().needs_own_server
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdfsWishes(ServerWishes):
+class HdfsOptions(ServerOptions):
     """The options of `servers.hdfs`."""
 
     datanodes: int = 1
@@ -69,5 +69,5 @@ class HdfsWishes(ServerWishes):
         return self.replication or min(self.datanodes, 2)
 
     @property
-    def are_special(self) -> bool:
-        return self.datanodes > 1 or super().are_special
+    def needs_own_server(self) -> bool:
+        return self.datanodes > 1 or super().needs_own_server

@@ -1,16 +1,16 @@
-"""The process that servers are children of: when whoever asked for them is gone, so are they and their folder.
+"""The process that starts the servers, so that they end with the process that asked for them.
 
-Run as a file of its own, with the standard library only, by `keeping.Keeper`:
+`supervisor.Supervisor` runs this file by itself, with the standard library only:
 
-    python keeper.py PARENT [FOLDER]
+    python supervisor_process.py PARENT [FOLDER]
 
-It reads one JSON request a line and answers each with one line; its first line tells the folder. Without FOLDER it
-makes a temporary one. A request to end, the end of its input or of the parent are the end of all: its children are
-killed, what was left to be done is done, and a temporary folder is removed. A clean stop and the kill -9 of the
-parent take the same way.
+It reads one JSON request a line and answers each with one line. The first line that it writes names the folder; without
+FOLDER it makes a temporary one. It ends when it is asked to, when its input ends, or when the parent is gone. Then it
+kills its children, runs the commands registered by `at_end` and removes a temporary folder. A clean stop and a kill -9
+of the parent take the same path.
 
-It starts the servers itself, so there is no moment at which a server runs that nobody would end. It is the only one
-that waits for them, so a pid it signals is a server's and never somebody else's.
+It starts the servers itself, so no server ever runs without a process that ends it. Only this process waits for them,
+so a pid that it signals always belongs to a server.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LOCK = "keeper.lock"
-END = b"end"  # said aloud, for a process that the parent forked may hold the pipe open
+LOCK = "server.lock"
+END = b"end"  # an explicit request: a process that the parent forked may hold the pipe open
 PR_SET_PDEATHSIG = 1
-AT_END = 120  # seconds for each thing that is left to be done
+AT_END = 120  # seconds for each command of `at_end`
 
 
-class Keeper:
-    """The children, and what is left to be done at the end."""
+class Children:
+    """The servers, and the commands to run at the end."""
 
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._at_end: list[tuple[list[str], dict[str, str]]] = []
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do one thing."""
+        """Carry out one request."""
         match request["do"]:
             case "start":
                 return {"pid": self._start(request)}
             case "signal":
                 child = self._children[request["pid"]]
-                child.send_signal(request["number"])  # it looks first whether the child still runs
+                child.send_signal(request["number"])  # does nothing if the child has ended
                 return {}
             case "look":
                 return {"code": self._children[request["pid"]].poll()}
@@ -60,7 +60,7 @@ class Keeper:
         raise ValueError(f"unknown request: {request}")
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Kill all children, then run the commands of `at_end`."""
         for child in self._children.values():
             child.kill()
         for child in self._children.values():
@@ -85,7 +85,7 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Only if the keeper itself is killed is this needed. It has one thread, so it may be done here.
+                # For a kill of this process itself. It has one thread, so preexec_fn is safe.
                 preexec_fn=die_with_parent,  # noqa: PLW1509
             )
         self._children[child.pid] = child
@@ -93,34 +93,34 @@ class Keeper:
 
 
 def main(parent: int, given: str | None) -> None:
-    """Serve one parent until it is gone."""
+    """Serve one parent until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     folder = Path(given) if given else Path(tempfile.mkdtemp(prefix="epochal-server-"))
-    keeper = Keeper()
+    children = Children()
     try:
         with _locked(folder) as fault:
-            _say({"fault": fault} if fault else {"folder": str(folder)})
+            _send({"fault": fault} if fault else {"folder": str(folder)})
             for line in () if fault else _lines(parent):
                 if line == END:
                     break
                 try:
-                    answer = keeper.answer(json.loads(line))
-                except Exception as error:  # noqa: BLE001  # the parent judges it
+                    answer = children.answer(json.loads(line))
+                except Exception as error:  # noqa: BLE001  # the parent raises it
                     answer = {"fault": f"{type(error).__name__}: {error}"}
-                _say(answer)
+                _send(answer)
     except BrokenPipeError:
-        pass  # the parent went while it was answered
+        pass  # the parent ended before it read the answer
     finally:
-        keeper.end()
+        children.end()
         if not given:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[str]:
-    """Two servers in one folder would ruin it. Gives the fault, if there is one."""
+    """Lock the folder: two servers in one would corrupt it. Yields an error message, or an empty text."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as lock:
         try:
@@ -132,7 +132,7 @@ def _locked(folder: Path) -> Iterator[str]:
 
 
 def _lines(parent: int) -> Iterator[bytes]:
-    """Requests, until the pipe ends or the parent does: a process that it forked may hold the pipe open."""
+    """Requests, until the pipe or the parent ends: a process that the parent forked may hold the pipe open."""
     waiting = [0, *_watched(parent)]
     rest = b""
     while select.select(waiting, [], [])[0] == [0]:
@@ -144,24 +144,24 @@ def _lines(parent: int) -> Iterator[bytes]:
 
 
 def _watched(parent: int) -> list[int]:
-    """A descriptor that becomes readable when the parent is gone, where the system has such a thing."""
+    """A descriptor that becomes readable when the parent ends; none where the system lacks pidfd_open."""
     if not hasattr(os, "pidfd_open"):
         return []
     try:
         watched = os.pidfd_open(parent)
     except ProcessLookupError:
         sys.exit(0)
-    if os.getppid() != parent:  # gone before, and its number may be another's now
+    if os.getppid() != parent:  # it had ended before, and its pid may belong to another process now
         sys.exit(0)
     return [watched]
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _send(answer: dict[str, Any]) -> None:
     os.write(1, json.dumps(answer).encode() + b"\n")
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let Linux send this process a signal when the one that started it is gone; for `preexec_fn`."""
+    """Ask Linux to signal this process when the one that started it ends; for `preexec_fn`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
