@@ -1,6 +1,6 @@
 """One batch: every participant stages the epoch, then the journal records PREPARED (rule 1 of ``docs/protocol.md``).
 
-Nothing of it can be seen yet. Spark writes commits/N once the batch has returned; `settlement` does the rest.
+Nothing is visible yet. Spark writes commits/N when the batch has returned; `settlement` does the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BatchOutcome(Enum):
     """What became of a batch."""
 
     STAGED = "staged"
-    SKIPPED = "skipped"  # it was written before; the caller must still execute the frame
+    SKIPPED = "skipped"  # the epoch was written before; the caller must still execute the frame
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Batches(Generic[Rows]):
         return f"batches of generation {self.generation.number}"
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
-        """Stage an epoch and record PREPARED. All epochs before it must be settled or held."""
+        """Stage an epoch and record PREPARED. All epochs before it must be done, or decided and pending."""
         journal, number = self.generation.journal, self.generation.number
         try:
             view = journal.read()
             offsets = self.checkpoint.offsets(epoch)
         except OSError as fault:
-            raise StoreAway(str(fault)) from fault  # nothing is staged yet: this can be tried again
+            raise StoreAway(str(fault)) from fault  # nothing is staged yet, so it can be retried
         self.check_fence(view, epoch)
         if offsets is None:
             raise Refused(f"epoch {epoch}: offsets/{epoch} is not in the checkpoint; is another program cleaning it?")
@@ -64,7 +64,7 @@ class Batches(Generic[Rows]):
             _check_replay(view, epoch, offsets)
             return BatchOutcome.SKIPPED
         if number in view.prepared(epoch):
-            # The batch has come twice to one start; staging it again would touch what may win.
+            # Spark has called this start twice with the epoch; staging it again would change what may win.
             self._release(epoch, offsets)
             return BatchOutcome.SKIPPED
         start = view.start_of(number)
@@ -74,7 +74,7 @@ class Batches(Generic[Rows]):
         record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
         if not journal.prepare(record):
             if isinstance(journal.attempt(epoch, number), Seal):
-                # Else it is a namesake's, of a journal that replaced ours.
+                # Without a seal, the record is of another driver with our number, in a journal that replaced ours.
                 rolls.drop(self.participants, attempt, staged)
             raise self._fenced(epoch, "its attempt was sealed")
         self._release(epoch, offsets)
@@ -82,7 +82,7 @@ class Batches(Generic[Rows]):
         return BatchOutcome.STAGED if staged or not self.participants else BatchOutcome.SKIPPED
 
     def _batches(self, view: View, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Batch[Rows]]:
-        """What each participant is given; those that hold the epoch already are left out."""
+        """The batch of each participant; without those whose store already holds the epoch."""
         watermark = self.checkpoint.watermark(attempt.epoch)
         prepared = [record for _, record in sorted(view.prepared(attempt.epoch).items())]
         batches = {}
@@ -117,8 +117,9 @@ class Batches(Generic[Rows]):
             if len({part.rows_seen for part in staged.values()}) > 1:
                 counts = ", ".join(f"{name} {part.rows_seen}" for name, part in staged.items())
                 raise BadRows(
-                    f"epoch {attempt.epoch}: the sinks got different numbers of rows ({counts}). The frame gives other "
-                    "rows each time it runs (rand(), a changing table): make it deterministic or write it to one sink"
+                    f"epoch {attempt.epoch}: the sinks got different numbers of rows ({counts}). The frame "
+                    "returns other rows each time it runs (rand(), a changing table): make it deterministic, or write "
+                    "it to one sink"
                 )
         except BaseException:
             rolls.drop(self.participants, attempt, staged)
@@ -126,7 +127,10 @@ class Batches(Generic[Rows]):
         return staged
 
     def _release(self, epoch: int, offsets: str) -> None:
-        """Let Spark write commits/N, if nobody has taken over, in the journal or in a store; decide, if eager."""
+        """Check that no other driver has taken over, in the journal or in a store, before Spark writes commits/N.
+
+        If eager, also decide the epoch.
+        """
         journal = self.generation.journal
         holders: dict[str, Claim | None] = {}
         try:
@@ -134,23 +138,23 @@ class Batches(Generic[Rows]):
                 holders[name] = participant.holder(self.generation.lineage)
             view = journal.read()
         except OSError as fault:
-            raise StoreAway(str(fault)) from fault  # what is staged and recorded stays: this can be tried again
+            raise StoreAway(str(fault)) from fault  # staged data and PREPARED remain, so it can be retried
         self.check_fence(view, epoch)
         for name, holder in holders.items():
             check_holder(name, holder, view, self.generation.lineage, journal.place)
         if not self.eager:
             return
         journal.decide(epoch, self.generation.number, durable=True)
-        # Another generation may have been first; Spark may only go on with the offsets that won.
+        # Another generation may have decided first; Spark may only continue with the offsets that won.
         view = journal.read()
-        self.check_fence(view, epoch)  # before asking: a generation that slept may find the winner folded away
+        self.check_fence(view, epoch)  # first: for a stalled generation the winner may be folded away
         _check_replay(view, epoch, offsets)
 
     def _remove_superseded(self, epoch: int, offsets: str) -> None:
-        """Remove what older generations have prepared from the same offsets: a loop of crashes must not fill a disk.
+        """Remove what older generations have prepared from the same offsets: a loop of crashes must not fill the disk.
 
-        Whoever decides has seen commits/N and reads the journal after that. While there is no commits/N, all who will
-        decide find our PREPARED, and choose it or a newer one. (With `eager` an older driver may decide without it.)
+        A process that decides has seen commits/N and reads the journal after that. As long as there is no commits/N,
+        all of them will see our PREPARED, and choose it or a newer one. (With `eager` an older driver may not.)
         """
         view, number = self.generation.journal.view, self.generation.number
         older = [g for g, r in view.prepared(epoch).items() if g < number and r.offsets == offsets]
@@ -163,10 +167,10 @@ class Batches(Generic[Rows]):
                 try:
                     remove(participant, attempt, None)
                 except OSError as fault:
-                    log.warning("staged data left until the epoch is done", extra={"sink": name, "error": repr(fault)})
+                    log.warning("staged data kept until the epoch is done", extra={"sink": name, "error": repr(fault)})
 
     def _was_adopted(self, name: str, epoch: int, offsets: str) -> bool:
-        """Whether the sink holds this epoch from before the checkpoint was rewound."""
+        """Whether the sink already holds this epoch, written before the checkpoint was rewound."""
         if epoch > self.generation.adopted.get(name, NO_EPOCH):
             return False
         memory = self.generation.memories[name]
@@ -174,10 +178,10 @@ class Batches(Generic[Rows]):
         match = compare(recorded, offsets) if recorded is not None else Match.UNPROVEN
         if match is not Match.SAME:
             fault = (
-                "with other source offsets, or from other files, than it comes back with; writing it would double some "
-                "rows and skipping it would lose some"
+                "from other source offsets, or from other files, than it is replayed from; writing it would double "
+                "some rows and skipping it would lose some"
                 if match is Match.DIFFERENT
-                else "and nothing proves that it comes back with the same rows; skipping it might lose some"
+                else "and nothing proves that it is replayed with the same rows; skipping it might lose some"
             )
             raise OffsetsChanged(
                 f"sink {name!r} holds epoch {epoch} {fault}. Nothing was written. "
@@ -194,12 +198,18 @@ def _check_replay(view: View, epoch: int, offsets: str) -> None:
     winner = view.winner(epoch)
     match = compare(winner.offsets, offsets) if winner is not None else Match.UNPROVEN
     if winner is not None and match is Match.UNPROVEN and is_old(winner.offsets):
-        log.warning("epoch skipped, an older epochal wrote it and did not record which files it read: %s", epoch)
+        log.warning(
+            "epoch %s was skipped: an older epochal wrote it and did not record which files it read",
+            epoch,
+            extra={"epoch": epoch},
+        )
         return
     if match is not Match.SAME:
         how = {
-            Match.DIFFERENT: "with other source offsets or from other files",
-            Match.UNPROVEN: "long ago" if winner is None else "and nothing proves that it comes back the same",
+            Match.DIFFERENT: "from other source offsets or other files",
+            Match.UNPROVEN: "long ago"
+            if winner is None
+            else "and nothing proves that it is replayed with the same rows",
         }[match]
         raise OffsetsChanged(
             f"epoch {epoch} was written before, {how}; the checkpoint was changed by hand or restored from a "

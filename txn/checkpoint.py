@@ -15,13 +15,13 @@ class Checkpoint(Protocol):
         """The highest number in ``commits/``; -1 before the first. Every epoch up to it is decided."""
 
     def offsets(self, epoch: int) -> str | None:
-        """A digest of what epoch N reads, as `offsets` spells it; None if Spark has purged ``offsets/N``."""
+        """A digest of what epoch N reads, in the format of `offsets`; None if Spark has purged ``offsets/N``."""
 
     def watermark(self, epoch: int) -> float | None:
         """The watermark that epoch N was planned with, in seconds since 1970; None if there was none yet."""
 
 
 def sample_of_offsets(checkpoint: Checkpoint) -> str | None:
-    """The digest of the last epoch that the checkpoint has: it shows what kind of sources the query reads."""
+    """The digest of the last epoch in the checkpoint. It shows what kind of sources the query reads."""
     committed = checkpoint.committed()
     return checkpoint.offsets(committed) or checkpoint.offsets(committed + 1)

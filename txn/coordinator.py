@@ -1,8 +1,8 @@
 """The coordinator of one query: one generation on one lineage, from its start to its last epoch.
 
 It has four parts, each a module: the start (`start`, `incarnations`), one batch (`batches`), settlement
-(`settlement`), and what is closed between epochs (`rolls`). It is synchronous and has no threads, no clock and no
-patience: what waits and retries is the `settler`.
+(`settlement`), and what is closed between epochs (`rolls`). It is synchronous: no threads, no clock, no retries. The
+`settler` waits and retries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Coordinator(Generic[Rows]):
         retain: int = RETAIN,
         version: str = "",
         scratch: str = "",
-        start_ids: Callable[[], str] = new_start_id,  # of starts
+        start_ids: Callable[[], str] = new_start_id,
     ) -> None:
         self.eager = eager
         self._checkpoint = checkpoint
@@ -84,25 +84,29 @@ class Coordinator(Generic[Rows]):
         return 0 if self._generation is None else self._generation.number
 
     def check(self) -> None:
-        """Refuse what `begin` would refuse, before Spark plans an epoch. Writes nothing, and binds nobody."""
+        """Refuse what `begin` would refuse, before Spark plans an epoch. Writes nothing and claims nothing."""
         self._starts.check()
 
     def begin(self) -> None:
-        """Check the lineage, claim a generation and clear what dead generations left."""
+        """Check the lineage, claim a generation and remove what dead generations left."""
         failpoints.check_names()
         generation = self._generation = self._starts.claim()
         self._incarnation, self._journal = generation.incarnation, generation.journal
         self._journal.sweep()
         view = rolls.seal_older(self._journal, generation.before, by=generation.number)
         for name in rolls.without_owner(view, self._participants):
-            log.warning("sink %r has parts open and is not in this writer: publish them by `epochal roll`", name)
+            log.warning(
+                "sink %r has open parts but is not in this writer; `epochal roll CHECKPOINT` publishes them",
+                name,
+                extra={"sink": name},
+            )
         _warn_of_changes(generation)
         self.clear()
         self._incarnations.tidy(self._incarnation, self._journal, driver(self._version))
         log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
-        """Stage an epoch and record PREPARED (rule 1). All epochs before it must be settled or held."""
+        """Stage an epoch and record PREPARED (rule 1). All epochs before it must be done, or decided and pending."""
         self._epoch = epoch
         batches = Batches(
             self._begun, self._checkpoint, self._participants, self.eager, self._scratch, self._check_fence_of
@@ -110,11 +114,11 @@ class Coordinator(Generic[Rows]):
         return batches.run(epoch, rows)
 
     def settle(self) -> None:
-        """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store is away."""
+        """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store does not answer."""
         self._settlement.settle(self._journal, self.lineage)
 
     def is_settled_below(self, epoch: int) -> bool:
-        """Whether all earlier epochs were seen done, and no roll is left to be shown. Asks nobody: False if unsure."""
+        """Whether all earlier epochs are done and no roll is pending, as of the last read. False if not known."""
         view = self._journal.view
         return view.done_through >= epoch - 1 and not view.pending_rolls()
 
@@ -124,22 +128,22 @@ class Coordinator(Generic[Rows]):
         return sum(1 for e in decided_not_done(view, self._checkpoint.committed()) if e < epoch)
 
     def keeps_open(self) -> bool:
-        """Whether a sink keeps something open over epochs: the next is then staged when the last is done."""
+        """Whether a sink may hold rows open over epochs: then an epoch is staged only when the last one is done."""
         generation = self._generation
         if generation is None:
             return False
         return generation.before.may_roll or any(sink.keeps_open for sink in generation.record.sinks.values())
 
     def due(self) -> float | None:
-        """When a sink wants to close something, in seconds of the wall clock."""
+        """When the next open part is due to be closed, in seconds of the wall clock; None for never."""
         return rolls.due(self._journal.read(), self._participants.values())
 
     def roll(self, *, every: bool = False) -> bool:
-        """Between two epochs: close what is due, or all that is open. False if there is nothing, or not now.
+        """Between two epochs: close what is due, or all that is open. False if there is nothing to close, or not now.
 
-        A roll changes what the next epoch starts from, so it must not come between an attempt and its end. Our own
-        attempts are over; an older generation that had prepared one before we claimed ours is seen here; and whoever
-        prepares one later finds itself fenced before Spark can write commits/N.
+        A roll changes what the next epoch starts from, so there must be no prepared attempt that is not done. Our own
+        attempts are done. An attempt that an older generation prepared before we claimed ours is visible here. A driver
+        that prepares one later is fenced before Spark can write commits/N.
         """
         view = self._journal.read()
         self.check_fence(view)
@@ -156,7 +160,7 @@ class Coordinator(Generic[Rows]):
             raise superseded(self.generation, "its roll was sealed", self._epoch) from None
         view = self._journal.read()
         self._settlement.carry_out_rolls(self._journal, view, self.lineage)
-        self.check_fence(view)  # one that slept through the purge of its seal has recorded what counts for nothing
+        self.check_fence(view)  # if our seal was made and purged while we stalled, the roll does not count
         return recorded is not None
 
     def check_fence(self, view: View) -> None:
@@ -178,7 +182,7 @@ class Coordinator(Generic[Rows]):
     @property
     def _begun(self) -> Generation:
         if self._generation is None:
-            raise Refused("this coordinator has not begun: it has no generation to write under")
+            raise Refused("this coordinator has not begun: it has no generation yet")
         return self._generation
 
     def _check_fence_of(self, view: View, epoch: int) -> None:
@@ -186,27 +190,35 @@ class Coordinator(Generic[Rows]):
             raise superseded(self.generation, why, epoch)
 
     def _check_bound(self, journal: Journal, lineage: str, name: str) -> None:
-        """Stop if a target is not this journal's any more."""
+        """Stop if a target no longer belongs to this journal."""
         holder = self._participants[name].holder(lineage)
         if not (self.generation and lineage == self.lineage):
-            # What an earlier incarnation has decided is finished, though another stream may have taken its place.
+            # What an earlier incarnation decided is finished even if another stream has replaced it.
             if (why := why_held_by_copy(holder, journal.read(), lineage, journal.place)) is not None:
                 raise two_journals(name, why)
-        # The view that was read last will nearly always do; else a newer start of our own has claimed it since.
+        # The last view is nearly always new enough; if not, a newer start of this stream may have claimed the target.
         elif holder is None or why_claim_lost(holder, journal.view, lineage, journal.place) is not None:
             check_holder(name, holder, journal.read(), lineage, journal.place)
 
 
 def _warn_of_changes(generation: Generation) -> None:
-    """Since the start before: both are allowed, and both leave a target without what comes."""
+    """Warn of a sink that was dropped or moved since the last start: its old target gets no more epochs."""
     latest = generation.before.latest
     if latest is None:
         return
     for name in latest.sinks.keys() - generation.record.sinks.keys():
-        log.warning("sink %r of the start before is not in this writer: it misses what is written from now on", name)
+        log.warning(
+            "sink %r of the previous start is not in this writer: it gets none of the following epochs",
+            name,
+            extra={"sink": name},
+        )
     for name, sink in generation.record.sinks.items():
         before = latest.sinks.get(name)
         if before is not None and before.target != sink.target:
             log.warning(
-                "sink %r writes to %s from now on: what was written stays in %s", name, sink.target, before.target
+                "the target of sink %r was changed to %s; earlier epochs remain in %s",
+                name,
+                sink.target,
+                before.target,
+                extra={"sink": name, "target": sink.target, "previous": before.target},
             )

@@ -24,11 +24,11 @@ VARIABLE = "EPOCHAL_FAILPOINTS"
 COUNT_VARIABLE = "EPOCHAL_FAILPOINT_COUNTS"
 
 PROTOCOL = "protocol"
-_steps: dict[str, dict[str, str]] = {}  # owner -> step -> what is done in it
+_steps: dict[str, dict[str, str]] = {}  # owner -> step -> what happens in it
 
 
 def register(owner: str, steps: Mapping[str, str]) -> None:
-    """Make steps known, with a few words about each. A sink registers its own when it is imported.
+    """Register steps, each with a short description. A sink registers its own when it is imported.
 
     >>> register("my store", {"upload": "the epoch's object is uploaded"})
     >>> names("my store")
@@ -38,7 +38,7 @@ def register(owner: str, steps: Mapping[str, str]) -> None:
 
 
 def steps(*owners: str) -> dict[str, str]:
-    """The steps of some owners, or all that are registered in this process."""
+    """The steps of some owners, or all steps registered in this process."""
     return {step: text for owner in owners or _steps for step, text in _steps.get(owner, {}).items()}
 
 
@@ -54,9 +54,9 @@ register(
         "enrol": "a start claims a sink's target in its store",
         "stage": "a participant stages an epoch",
         "prepared": "the journal records PREPARED",
-        "seal": "an older generation's PREPARED name is taken",
-        "roll-seal": "an older generation's next roll is taken",
-        "rolled": "the journal records that every sink shows what a roll closed",
+        "seal": "an older generation's PREPARED name is taken by a seal",
+        "roll-seal": "an older generation's next roll number is taken by a seal",
+        "rolled": "the journal records that a roll is visible in every sink",
         "roll": "the journal records what is closed between two epochs",
         "decided": "the journal records DECIDED",
         "commit": "a participant commits an epoch",
@@ -79,12 +79,12 @@ class Failpoint:
 
 
 def parse(text: str, *, strict: bool = True) -> tuple[Failpoint, ...]:
-    """Failpoints from their text; an action that does not exist is an error, and with `strict` an unknown name.
+    """Failpoints from their text. An unknown action is an error; with `strict` an unknown name too.
 
     >>> parse("after-done=kill@3")
     (Failpoint(name='after-done', action='kill', at=3, argument=''),)
     """
-    found = []
+    points = []
     for clause in filter(None, (part.strip() for part in text.split(";"))):
         name, _, rest = clause.partition("=")
         rest, mark, at = rest.partition("@")
@@ -93,20 +93,22 @@ def parse(text: str, *, strict: bool = True) -> tuple[Failpoint, ...]:
         if strict:
             _check_name(name)
         if action not in _ACTIONS or number < 1 or (action == "pause" and not argument):
-            raise ValueError(f"{VARIABLE}: {clause!r} is not NAME=kill|raise|pause:FILE with @HIT behind it")
-        found.append(Failpoint(name, action, number, argument))
-    return tuple(found)
+            raise ValueError(
+                f"{VARIABLE}: {clause!r} is not NAME=kill|raise|pause:FILE, with or without @HIT at the end"
+            )
+        points.append(Failpoint(name, action, number, argument))
+    return tuple(points)
 
 
 def check_names() -> None:
-    """Refuse a failpoint of the environment whose name nobody has registered: it would never be hit."""
+    """Refuse a failpoint in the environment whose name is not registered: it would never be hit."""
     for point in _from_environment:
         _check_name(point.name)
 
 
 def _check_name(name: str) -> None:
-    if name not in (known := names()):
-        raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(known)}")
+    if name not in (registered := names()):
+        raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(registered)}")
 
 
 def _kill(_: Failpoint) -> None:
@@ -130,7 +132,7 @@ _ACTIONS: dict[str, Callable[[Failpoint], None]] = {"kill": _kill, "raise": _rai
 
 
 def _nothing(name: str) -> None:
-    """What a hit costs when no failpoint is set."""
+    """The `hit` of a process without failpoints."""
 
 
 class Armed:

@@ -1,13 +1,14 @@
 """Incarnations: a query whose user chose `new` goes on as another lineage, with a journal of its own.
 
-The journal before it is closed. What it has decided is finished, what it has open is shown, and what it has in doubt
-stays undecided for ever: the next incarnation answers for every epoch from there on.
+The earlier journal is closed. Its decided epochs are finished, and its open rows are published. Its epochs in doubt are
+never decided: the next incarnation covers every epoch from there on.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -41,24 +42,24 @@ class Incarnations(Generic[Rows]):
         return current_journal(self.journals)
 
     def closed_at(self, incarnation: int) -> int | None:
-        """The first epoch that the incarnation before this one left open."""
+        """The first epoch that the incarnation before this one did not finish."""
         return None if incarnation == 1 else lowest_not_done(self.journals(incarnation - 1).read())
 
     def close(self, incarnation: int, journal: Journal, record: GenerationStarted) -> None:
-        """Close a journal, which fences whoever uses it. The next one is another incarnation's.
+        """Close a journal, which fences the driver that uses it. The next incarnation has a new journal.
 
-        What is in doubt stays: its driver may still write commits/N, and the next incarnation
-        answers for every epoch from there on, so that this cannot pass unseen.
+        What is in doubt stays staged: its driver may still write commits/N. The next incarnation
+        covers every epoch from there on, so that its guard notices.
         """
         lineage = lineage_of(self.query, incarnation)
         foreign = self._is_held_elsewhere(journal, lineage)
         if not foreign:
             self.settlement.settle(journal, lineage)
         view = journal.read()
-        if stays := rolls.without_owner(view, self.participants):
+        if unowned := rolls.without_owner(view, self.participants):
             raise Refused(
-                f"sink {stays[0]!r} has parts open, which nobody could publish once this stream goes on as a new one, "
-                "because this writer does not have the sink. Nothing was written. Publish them first: `epochal roll "
+                f"sink {unowned[0]!r} has open parts, but this writer does not have the sink: once the stream goes on "
+                "as a new one, no driver could publish them. Nothing was written. Publish them first: `epochal roll "
                 "CHECKPOINT`"
             )
         rolls.check_states(view, self.participants.values())
@@ -74,10 +75,10 @@ class Incarnations(Generic[Rows]):
             )
 
     def leave_undecided(self, incarnation: int) -> None:
-        """Before the next incarnation has its first generation: what the closed one has in doubt stays undecided.
+        """Record that what the closed incarnation has in doubt has no winner, before the next one begins.
 
-        Otherwise its driver, which may not know yet, would find commits/N of the next one and show the epoch twice.
-        What somebody has decided before is finished: the next incarnation begins after it.
+        Otherwise its driver, if it still runs, would see commits/N of the next incarnation and commit the epoch, which
+        would then be visible twice. Epochs decided before are finished: the next incarnation begins after them.
         """
         journal = self.journals(incarnation)
         view = journal.read()
@@ -89,17 +90,17 @@ class Incarnations(Generic[Rows]):
             self.settlement.settle(journal, lineage)
 
     def tidy(self, incarnation: int, journal: Journal, driver: Mapping[str, Json]) -> None:
-        """At the start of an incarnation: show what earlier ones left open, and remove what they left staged."""
+        """At the start of an incarnation: publish what earlier ones left open, and remove what they left staged."""
         for earlier in range(1, incarnation):
-            self._show_open(earlier, driver)
+            self._publish_open(earlier, driver)
         done = journal.read().done_through
         for earlier in range(1, incarnation):
             self._remove_staged(earlier, through=done)
 
-    def _show_open(self, incarnation: int, driver: Mapping[str, Json]) -> None:
-        """Close all that a closed journal has open. Nothing of it can be decided any more.
+    def _publish_open(self, incarnation: int, driver: Mapping[str, Json]) -> None:
+        """Close all open parts of a closed journal. No epoch of it can be decided any more.
 
-        Each start that tries it takes a generation of its own there, because two may try it at once.
+        Each start that tries this claims a generation of its own in that journal, because two may try at once.
         """
         journal, lineage = self.journals(incarnation), lineage_of(self.query, incarnation)
         while not self._is_held_elsewhere(journal, lineage):
@@ -128,7 +129,7 @@ class Incarnations(Generic[Rows]):
                 if not rolls.close(journal, view, open_here, attempt, every=True):
                     return
             except FileExistsError:
-                log.debug("another driver closes what incarnation %s left open", incarnation)
+                log.debug("another driver closed the open parts", extra={"incarnation": incarnation})
 
     def _remove_staged(self, incarnation: int, *, through: int) -> None:
         """Remove what an earlier incarnation left of epochs that this one has finished."""
@@ -141,18 +142,23 @@ class Incarnations(Generic[Rows]):
                     remove(participant, attempt, None)
 
     def _is_held_elsewhere(self, journal: Journal, lineage: str) -> bool:
-        """Whether another copy of a journal has a target: what it has staged and opened is not ours to touch."""
+        """Whether a target belongs to a copy of this journal: then we must not touch what is staged or open there."""
         holders = [participant.holder(lineage) for participant in self.participants.values()]
         view = journal.read()
         return any(why_held_by_copy(holder, view, lineage, journal.place) is not None for holder in holders)
 
 
-def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:
-    """The incarnation that is not closed, and its journal."""
-    incarnation = 1
-    while True:
+def all_journals(journals: Callable[[int], Journal]) -> Iterator[tuple[int, Journal]]:
+    """Every incarnation of a query with its journal: those that were closed, then the one in use."""
+    for incarnation in itertools.count(1):
         journal = journals(incarnation)
+        yield incarnation, journal
         latest = journal.read().latest
         if latest is None or not latest.closed:
-            return incarnation, journal
-        incarnation += 1
+            return
+
+
+def current_journal(journals: Callable[[int], Journal]) -> tuple[int, Journal]:
+    """The incarnation that is not closed, and its journal."""
+    *_, current = all_journals(journals)
+    return current

@@ -1,14 +1,14 @@
-"""Digests of what an epoch reads, and what two of them say about its rows. Pure: no I/O, no clock.
+"""Digests of what an epoch reads: do two of them mean the same rows? Pure: no I/O, no clock.
 
 ``offsets/N`` does not always identify rows. A Kafka offset does; a file source writes a counter there, and lists the
 files in a log of its own. So a digest has three parts, ``v2:<plain>:<proof>:<whole>``:
 
 =========  =====================================================================================================
-plain      of the version, the watermark and the sources' offsets; all that epochal wrote before version 2
-proof      ``=``: the offsets identify the rows by themselves. A digest: of what the sources' own logs say. ``-``: a
+plain      of the version, the watermark and the sources' offsets; before version 2 there was only this part
+proof      ``=``: the offsets alone identify the rows. A digest: of the entries in the sources' own logs. ``-``: a
            source keeps no log (socket, memory), or it could not be read
-whole      of all bytes of ``offsets/N``. A replay by Spark has the same ones; an epoch that is planned anew has another
-           time in it
+whole      of all bytes of ``offsets/N``. The same in a replay by Spark; different in an epoch that is planned again,
+           because its time is part of them
 =========  =====================================================================================================
 """
 
@@ -23,7 +23,7 @@ UNKNOWN = "-"
 
 
 class Match(Enum):
-    """Whether an epoch that comes back holds the rows that it held before."""
+    """Whether a replayed epoch holds the same rows as before."""
 
     SAME = "the same rows"
     DIFFERENT = "other rows"
@@ -32,7 +32,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One digest, in parts. What an older epochal wrote is a `plain` alone."""
+    """One digest, in parts. Older versions wrote only `plain`."""
 
     plain: str
     proof: str = ""
@@ -47,7 +47,7 @@ class Digest:
 
     @staticmethod
     def parse(text: str) -> Digest:
-        """A digest from its spelling; every other text is one of the old kind.
+        """A digest from its text; a text without the version is one of the old kind.
 
         >>> Digest.parse("v2:ab:=:cd").proof, Digest.parse("ab").is_old
         ('=', True)
@@ -57,7 +57,7 @@ class Digest:
 
 
 def compare(recorded: str, now: str) -> Match:
-    """What an epoch held when it was written, against what it holds now.
+    """Compare what an epoch read when it was written with what it reads now.
 
     >>> compare("v2:ab:=:01", "v2:ab:=:02"), compare("v2:ab:-:01", "v2:ab:-:02")
     (<Match.SAME: 'the same rows'>, <Match.UNPROVEN: 'perhaps other rows'>)
@@ -75,17 +75,17 @@ def compare(recorded: str, now: str) -> Match:
 
 
 def is_old(recorded: str) -> bool:
-    """Whether an epochal wrote it that did not look into the sources' logs."""
+    """Whether an older epochal wrote it, without the sources' logs."""
     return Digest.parse(recorded).is_old
 
 
 def why_not_provable(recorded: str | None, now: str | None) -> str | None:
-    """Why an epoch that is planned anew could not be proven to hold the rows that it held; None if it could be.
+    """Why an epoch that is planned again cannot be proven to hold the same rows; None if it can.
 
     `now` is the digest of any epoch that the checkpoint still has: it shows what kind of sources the query reads.
     """
     if recorded is None:
-        return "it was so long ago that its source offsets are forgotten"
+        return "it was so long ago that its source offsets are no longer recorded"
     before = Digest.parse(recorded)
     if before.proof == UNKNOWN:
         return "its source keeps no log of what it read"

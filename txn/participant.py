@@ -1,10 +1,10 @@
 """What a store must be able to do to take part.
 
-A participant that passes `epochal.testing.contract` can join any writer. It becomes known to the
-command line (`recover`, `gc`) through an entry point of the group ``epochal.sinks``: a class whose
-`from_description` rebuilds it from what `describe` returned.
+A participant that passes `epochal.testing.contract` can join any writer. The command line (`recover`,
+`gc`) finds it through an entry point of the group ``epochal.sinks``: a class whose `from_description`
+rebuilds it from what `describe` returned.
 
-No call depends on an earlier one: what a call needs is in its arguments.
+No call depends on an earlier one: everything that a call needs is in its arguments.
 """
 
 from __future__ import annotations
@@ -46,42 +46,42 @@ class Participant(Protocol[Rows]):
 
     @property
     def audits(self) -> Auditable | None:
-        """The calls for `epochal audit`; None if nothing in the store is provable."""
+        """The calls for `epochal audit`; None if the store cannot be audited."""
 
     def describe(self) -> dict[str, Json]:
-        """What a new process needs to commit and abort: ``type`` and settings, never a secret."""
+        """What a new process needs to commit and abort: ``type`` and settings, without secrets."""
 
     def check_frame(self, rows: Rows) -> Sequence[str]:
         """What makes a frame's columns unfit for this store, one text per fault; empty if the frame fits.
 
         Called before the query starts, or before the first batch is staged and anything is written. Runs no job: the
-        frame may be a stream's. Raises Refused for a fault that is not the frame's.
+        frame may be a streaming one. Raises Refused for a fault that does not lie in the frame.
         """
 
     def check_output_mode(self, mode: str) -> None:
         """Called before the query's first epoch with Spark's ``append``, ``update`` or ``complete``.
 
-        Raises Refused where rows of that mode would make the store wrong; logs a warning where they are unlikely to be
-        what the user wants.
+        Raises Refused if rows of that mode would make the store wrong; logs a warning if they are unlikely to be what
+        the user wants.
         """
 
     def open(self, lineage: str) -> Memory:
-        """What the store remembers. Writes nothing; refuses what can never work."""
+        """What the store has recorded. Writes nothing; raises Refused for a target that can never work."""
 
     def claim(self, claim: Claim, *, version: int) -> bool:
-        """Bind the target to one start of a lineage, durably; False if it was claimed since `version`: look again.
+        """Bind the target to one start of a lineage, durably; False if it was claimed since `version` was read.
 
-        Of several that claim on the same version exactly one succeeds.
+        Of several claims on the same version exactly one succeeds.
         """
 
     def withdraw(self, claim: Claim) -> None:
-        """Take back a claim under which nothing was written: the lineages that it replaced go on."""
+        """Undo a claim under which nothing was written: the lineages that it replaced may write again."""
 
     def holder(self, lineage: str) -> Claim | None:
-        """The newest claim of a lineage, or of the one that took its place. Asked for each epoch: it must be cheap."""
+        """The newest claim of a lineage, or of the one that replaced it. Called for each epoch: it must be cheap."""
 
     def stage(self, batch: Batch[Rows]) -> Staged:
-        """Make the rows durable but invisible, and sure that no row can make commit fail.
+        """Make the rows durable but invisible, and check them, so that no row can make commit fail.
 
         StoreAway means "try again"; any other exception ends the query.
         """
@@ -89,52 +89,52 @@ class Participant(Protocol[Rows]):
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         """Make the epoch's rows visible.
 
-        A repeat changes nothing and returns ALREADY_COMMITTED; TwoJournals if the epoch is visible from another start
-        or from other offsets. Rewound if the store does not hold epoch `attempt.after`. DataLost when what was staged
-        is neither staged nor visible. Any exception that is not epochal's means "try again".
+        A repeat changes nothing and returns ALREADY_COMMITTED. Raises TwoJournals if the epoch is visible from another
+        start or from other offsets, Rewound if the store does not hold epoch `attempt.after`, DataLost if the data is
+        neither staged nor visible. Any exception that is not an EpochalError means "try again".
         """
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
-        """Remove what an attempt staged, whole or in part. Never touches a row that is visible."""
+        """Remove what an attempt staged, completely or in part. Never touches a visible row."""
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
-        """The attempts of which anything staged is still there; `scratch` is the stream's, as in `Attempt`."""
+        """The attempts that still have staged data; `scratch` is the stream's folder, as in `Attempt`."""
 
 
 class Rolls(Protocol):
-    """A participant that may hold rows open over epochs, and keeps the note of them in the journal.
+    """A participant that may hold rows open over epochs, and records them in the journal.
 
-    The note is the participant's state: a mapping that the changes in `Staged` update. Changes count once their record
-    is decided, in the order of epochs, so that every process reads the same state. The state may hold the ``target``
-    that the rows lie in, written as in the description.
+    That record is the participant's state: a mapping that the changes in `Staged` update. Changes apply once their
+    epoch is decided, in the order of epochs, so that every process reads the same state. The state may hold the
+    ``target`` of the rows, written as in the description.
     """
 
     @property
     def opens(self) -> bool:
-        """Whether it opens anything as it is configured; if not, it only closes what an earlier start left open."""
+        """Whether it opens anything as configured; if not, it only closes what an earlier start left open."""
 
     def due(self, state: Mapping[str, Json]) -> float | None:
-        """When something wants to be closed, in seconds of the wall clock; None for never."""
+        """When the next part is due to be closed, in seconds of the wall clock; None for never."""
 
     def roll(self, request: RollRequest) -> Staged | None:
-        """Stage what is to be closed; None if there is nothing. `commit` shows it."""
+        """Stage what is to be closed; None if there is nothing. `commit` makes it visible."""
 
     def check_state(self, state: Mapping[str, Json]) -> None:
-        """Raise Refused if this participant could not close what the state has open, such as in another target."""
+        """Raise Refused if this participant cannot close what is open, for example because it is in another target."""
 
     def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
-        """What is open, for people."""
+        """What is open, for display."""
 
 
 class Auditable(Protocol):
     """A participant that can read back what is in its store."""
 
     def audit(self, scope: Scope) -> StoreReport:
-        """Look at the store. Writes nothing, and is safe beside a driver that is at work."""
+        """Read the store. Writes nothing, and is safe beside a running driver."""
 
 
 def description_of(participant: Participant[Rows]) -> Description:
-    """A participant as a start records it. Whether it keeps anything open is what `rolls` declares, and said once."""
+    """A participant as a start records it. ``keeps_open`` follows from `rolls` alone."""
     settings = {key: value for key, value in participant.describe().items() if key != "keeps_open"}
     if participant.rolls is not None and participant.rolls.opens:
         settings["keeps_open"] = True
@@ -142,7 +142,7 @@ def description_of(participant: Participant[Rows]) -> Description:
 
 
 class Wrapper(Generic[Rows]):
-    """A participant that passes every call on to another one. A subclass changes what it is there for."""
+    """A participant that passes every call on to another one. Subclasses override what they change."""
 
     def __init__(self, inner: Participant[Rows]) -> None:
         self.inner = inner

@@ -1,7 +1,7 @@
-"""Settling and clearing without a driver: what `epochal recover` and `epochal gc` stand on.
+"""Settling and removing leftovers without a driver: the base of `epochal recover`, `gc` and `roll`.
 
-Neither claims a generation unless asked to (`fence`), so a driver that is alive is not disturbed:
-whatever is decided may be carried out by anybody, at any time, several at once.
+Settling and removing claim no generation, so a running driver is not disturbed: any process may finish
+what is decided, at any time. `fence` and `roll_all` claim one, which stops the driver.
 
 Sinks are rebuilt from the descriptions in the generations' records. A path may have been changed
 between two starts, so each attempt goes to the sink that its own generation staged it in.
@@ -9,7 +9,7 @@ between two starts, so each attempt goes to the sink that its own generation sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ OnCommit: TypeAlias = Callable[[Attempt, str, Outcome], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a sink keeps its epochs: the same name with another target is another place."""
+    """A sink and its target: the same name with another target is another place."""
 
     sink: str
     kind: str
@@ -43,7 +43,7 @@ class Place:
 
 
 class Sinks:
-    """Every sink that the generations of a journal describe, each built when it is first needed."""
+    """Every sink that the generations of a journal describe, each built on first use."""
 
     def __init__(self, view: View, build: Build, *, scratch: str = "") -> None:
         self.scratch = scratch
@@ -54,13 +54,13 @@ class Sinks:
         self.add_generations(view)
 
     def add_generations(self, view: View) -> None:
-        """Take note of generations that have started since."""
+        """Add the sinks of all generations of a view."""
         for number, record in sorted(view.generations.items()):
             self._by_generation[number] = {}
             for name, description in record.sinks.items():
                 place = _place(name, description)
                 self._by_generation[number][name] = place
-                # The newest description of a place wins: a host may have moved, the rows have not.
+                # The newest description of a place wins: a host may have another name, but the rows are the same.
                 self._descriptions[place] = description
 
     def places(self) -> list[Place]:
@@ -73,14 +73,14 @@ class Sinks:
         return self._by_generation[max(self._by_generation)] if self._by_generation else {}
 
     def of(self, generation: int, sink: str) -> list[Place]:
-        """Where a generation kept a sink's epochs; if its record is gone, wherever the sink ever was."""
+        """The place of a sink in a generation; if its record was removed, every place that the sink ever had."""
         if generation in self._by_generation:
             place = self._by_generation[generation].get(sink)
             return [place] if place else []
         return [place for place in self.places() if place.sink == sink]
 
     def description(self, place: Place) -> Description:
-        """How the newest generation that has a place describes it."""
+        """The newest description of a place."""
         return self._descriptions[place]
 
     def at(self, place: Place) -> Participant[Any]:
@@ -91,7 +91,7 @@ class Sinks:
 
 
 class RoutedSink:
-    """All the sinks that ever had one name: an attempt goes where it was staged."""
+    """All sinks that ever had one name: each attempt goes to the place where it was staged."""
 
     def __init__(self, name: str, sinks: Sinks, on_commit: OnCommit) -> None:
         self._name = name
@@ -106,7 +106,7 @@ class RoutedSink:
                 "record in the journal does not describe. Nothing was changed; restore the journal from a copy"
             )
         outcome = self._sinks.at(places[0]).commit(attempt, handle)
-        if not (attempt.roll and outcome is Outcome.ALREADY_COMMITTED):  # each process carries out every roll it sees
+        if not (attempt.roll and outcome is Outcome.ALREADY_COMMITTED):  # each process repeats every pending roll
             self._on_commit(attempt, self._name, outcome)
         return outcome
 
@@ -118,7 +118,7 @@ class RoutedSink:
 class Recovery:
     """Settlement without a driver: it settles what is decided and starts nothing.
 
-    What would make a start refuse makes it refuse too, as far as it concerns the sinks that wait.
+    It refuses what a start would refuse, for the sinks that decided epochs wait for.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Recovery:
         self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch)
 
     def settle(self) -> None:
-        """Check the sinks that wait, then bring every decided epoch to done."""
+        """Check the sinks that decided epochs wait for, then bring every decided epoch to done."""
         before = self.journal.read()
         self._sinks.add_generations(before)
         for epoch, place in self._waiting(before):
@@ -164,7 +164,7 @@ class Recovery:
         self._settlement.settle(self.journal, self.lineage)
 
     def _check_rolled(self, view: View) -> None:
-        """What was closed between epochs is shown, whatever a start would say; but not by a copy of the journal."""
+        """Refuse to carry out rolls if a target belongs to a copy of this journal; no other check applies to rolls."""
         rolled = {(sink, roll.generation) for roll in view.pending_rolls() for sink in roll.sinks}
         places = {place for sink, generation in rolled for place in self._sinks.of(generation, sink)}
         for place in sorted(places, key=str):
@@ -180,24 +180,24 @@ class Recovery:
 
     def _waiting(self, view: View) -> list[tuple[int, Place]]:
         """The sinks that decided epochs wait for, each with the first such epoch."""
-        found: dict[Place, int] = {}
+        first: dict[Place, int] = {}
         for epoch in decided_not_done(view, self._checkpoint.committed()):
             winner = view.winner(epoch)
             attempts = [winner] if winner else view.prepared(epoch).values()
             for attempt in attempts:
                 for sink in attempt.sinks:
                     for place in self._sinks.of(attempt.generation, sink):
-                        found.setdefault(place, epoch)
-        return [(epoch, place) for place, epoch in found.items()]
+                        first.setdefault(place, epoch)
+        return [(epoch, place) for place, epoch in first.items()]
 
 
 def _was_checked(journal: Journal, lineage: str, sink: str) -> None:
-    """`Recovery.settle` has checked every place that waits, before the first commit."""
+    """Nothing: `Recovery.settle` has checked every place before the first commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Staged data that a sink still has, and what the rules say about it."""
+    """Staged data that a sink still has, and whether it may be removed."""
 
     place: Place
     attempt: Attempt
@@ -206,7 +206,7 @@ class Leftover:
 
 
 def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Leftover]:
-    """What one sink still has. `newest` and later generations may be alive."""
+    """The staged data that one sink still has. `newest` and later generations may be alive."""
     return [
         Leftover(place, a, view.state(a.epoch, a.generation), removal_of(view, a, newest=newest))
         for a in sorted(sinks.at(place).leftovers(lineage, sinks.scratch))
@@ -227,17 +227,17 @@ def fence(
     described: Mapping[str, Description] | None = None,
     start_ids: Callable[[], str] = new_start_id,
 ) -> int:
-    """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step.
+    """Claim the next generation without a driver, so that a driver that still runs stops at its next step.
 
-    It has the newest generation's sinks, and instead of them or besides them those that are described. Their targets
-    are claimed too. Refused on a copy of the journal: the driver of the other one would not notice.
+    The generation has the sinks of the newest one, updated with those in `described`; their targets are claimed too.
+    Refused on a copy of the journal: the driver of the other journal would not notice.
     """
     while True:
         view = journal.read()
         sinks.add_generations(view)
         latest = view.latest
         if latest is None or latest.closed:
-            raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
+            raise Refused(f"{journal.path}: no stream runs on this journal, so there is no driver to fence")
         started = replace(
             latest,
             generation=latest.generation + 1,
@@ -249,7 +249,7 @@ def fence(
         targets = {name: sinks.at(_place(name, description)) for name, description in started.sinks.items()}
         memories = {name: _memory(name, target, lineage) for name, target in targets.items()}
         if journal.read().generation != view.generation:
-            continue  # somebody has started meanwhile, and may hold them
+            continue  # another driver has started meanwhile, and may have claimed the targets
         for name, memory in memories.items():
             if (why := why_not_ours(memory.holder, view, lineage, journal.place)) is not None:
                 raise TwoJournals(
@@ -281,13 +281,13 @@ def _memory(name: str, target: Participant[Any], lineage: str) -> Memory:
 
 
 def open_rows(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
-    """What is open in every sink, also in those that the newest generation does not have."""
-    found = []
+    """The open rows of every sink, also of those that the newest generation does not have."""
+    rows_by_sink = []
     for name, place in _open_places(view, sinks).items():
         participant = sinks.at(place)
         if participant.rolls is not None:
-            found += [(name, rows) for rows in participant.rolls.open_rows(view.sink_state(name))]
-    return found
+            rows_by_sink += [(name, rows) for rows in participant.rolls.open_rows(view.sink_state(name))]
+    return rows_by_sink
 
 
 def roll_all(
@@ -299,9 +299,9 @@ def roll_all(
     version: str = "",
     start_ids: Callable[[], str] = new_start_id,
 ) -> int:
-    """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
+    """Record a roll of all that is open, under a new generation, which is returned. `Recovery` carries it out."""
     view = journal.read()
-    _refuse_if_in_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
+    _refuse_if_in_doubt(view, checkpoint)  # before the driver is stopped, and again when no driver can go on
     places = _open_places(view, sinks)
     described = {name: sinks.description(place) for name, place in places.items()}
     generation = fence(journal, lineage, sinks, version=version, described=described, start_ids=start_ids)
@@ -327,17 +327,17 @@ def _refuse_if_in_doubt(view: View, checkpoint: Checkpoint) -> None:
 
 
 def _open_places(view: View, sinks: Sinks) -> dict[str, Place]:
-    """Where something is open, by sink."""
-    found: dict[str, Place] = {}
+    """The place of the open rows of each sink."""
+    places: dict[str, Place] = {}
     for place in reversed(sinks.places()):  # the newest last: its description wins
         state = view.sink_state(place.sink)
         if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
-            found[place.sink] = place
-    return found
+            places[place.sink] = place
+    return places
 
 
 def check_belongs(journal: Journal, query: str) -> None:
-    """Refuse a journal that is empty or another checkpoint's."""
+    """Refuse a journal that is empty or belongs to another checkpoint."""
     latest = journal.read().latest
     if latest is None:
         raise Refused(
@@ -349,18 +349,6 @@ def check_belongs(journal: Journal, query: str) -> None:
             f"{journal.path} is the journal of query {latest.query}, the checkpoint belongs to {query}. Nothing was "
             "written"
         )
-
-
-def incarnations(journals: Callable[[int], Journal]) -> Iterator[Journal]:
-    """Every journal of a query: those that were closed, then the one in use."""
-    number = 1
-    while True:
-        journal = journals(number)
-        yield journal
-        latest = journal.read().latest
-        if latest is None or not latest.closed:
-            return
-        number += 1
 
 
 def _place(sink: str, description: Description) -> Place:

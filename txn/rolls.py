@@ -1,8 +1,8 @@
-"""Rolls: what is closed between two epochs, because its time has come or somebody wants to see it.
+"""Rolls: open parts that are closed between two epochs, because they are due or a user asked for it.
 
-A roll is recorded under its generation's next number, create-if-absent. A newer generation takes that number as a seal
-before it stages anything, so that a driver that slept can close nothing that others have built on. Once recorded, a
-roll is carried out by whoever sees it, as often as they like (`settlement`).
+A roll is recorded under its generation's next number, create-if-absent. A newer generation creates that number as a
+seal before it stages anything, so that a stalled driver cannot close parts that the newer one builds on. Once recorded,
+any process may carry a roll out, any number of times (`settlement`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ log = logging.getLogger("epochal")
 
 
 def seal_older(journal: Journal, view: View, *, by: int) -> View:
-    """No generation of `view` may close anything from now on: `by` builds on what is open. Returns what that is.
+    """Seal the rolls of all generations before `by`, which builds on what is open. Returns the view after that.
 
-    Of a stream that rolls every generation is sealed, whatever its own sinks are: `epochal roll` closes what others
-    have opened.
+    In a stream that rolls, every generation is sealed, whatever its own sinks are: `epochal roll` closes what other
+    generations have opened.
     """
     if not view.may_roll:
         return view
@@ -36,20 +36,20 @@ def seal_older(journal: Journal, view: View, *, by: int) -> View:
 
 
 def due(view: View, participants: Iterable[Participant[Any]]) -> float | None:
-    """When a sink wants to close something, in seconds of the wall clock; None for never."""
+    """When the next part of any sink is due to be closed, in seconds of the wall clock; None for never."""
     times = (p.rolls.due(view.sink_state(p.name)) for p in participants if p.rolls is not None)
     return min((at for at in times if at is not None), default=None)
 
 
 def check_states(view: View, participants: Iterable[Participant[Any]]) -> None:
-    """Raise Refused if a sink could not close what is open in it, such as in another target."""
+    """Raise Refused if a sink cannot close what is open in it, for example because it is in another target."""
     for participant in participants:
         if participant.rolls is not None and (state := view.sink_state(participant.name)):
             participant.rolls.check_state(state)
 
 
 def without_owner(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
-    """The sinks that have something open and that a writer does not have, or not as one that can close it."""
+    """The sinks with open rows that a writer does not have, or has without the ability to close them."""
     return [name for name in view.sink_states() if name not in participants or participants[name].rolls is None]
 
 
@@ -66,7 +66,7 @@ def close(
         if participant.rolls is None or not state:
             continue
         try:
-            participant.abort(attempt, None)  # what an earlier try under this number could not remove
+            participant.abort(attempt, None)  # an earlier try under this number may have left something
             part = participant.rolls.roll(RollRequest(attempt=attempt, state=state, every=every))
         except BaseException as fault:
             drop(participants, attempt, staged)
@@ -81,18 +81,18 @@ def close(
     if not journal.roll(record):
         recorded = journal.read().rolls.get(attempt.generation, {}).get(attempt.roll)
         if recorded == record:
-            return record  # a file system that lost its own answer has tried twice
-        if recorded is None or recorded.is_seal:  # else it is a namesake's, of a journal that replaced ours
+            return record  # the file system created it, lost its own answer and tried again
+        if recorded is None or recorded.is_seal:  # else another driver with our number, in a journal that replaced ours
             drop(participants, attempt, staged)
         raise FileExistsError(record.name)
     return record
 
 
 def drop(participants: Mapping[str, Participant[Any]], attempt: Attempt, staged: Mapping[str, Staged]) -> None:
-    """Remove an attempt of our own that has no record and cannot get one any more."""
+    """Remove an attempt of this driver that has no record and can no longer get one."""
     for name, participant in participants.items():
         try:
             part = staged.get(name)
             participant.abort(attempt, part.handle if part else None)
         except Exception as fault:  # noqa: BLE001  # the first error matters; the next start sweeps this
-            log.warning("staged data left for the next start", extra={"sink": name, "error": repr(fault)})
+            log.warning("staged data was left for the next start", extra={"sink": name, "error": repr(fault)})

@@ -1,8 +1,9 @@
-"""How many rows there are, and which: counts and digests that can be added up. Pure.
+"""Row counts and row digests, which can be added up. Pure: no I/O, no clock.
 
-A digest is the sum of a 64-bit hash of each row, so neither order nor the way rows are spread over files matters, and
-the digests of epochs add up to that of all of them. It is written as ``x64:0123456789abcdef``. Where rows are kept as
-lines of text, lines are hashed, and their number follows: ``x64:0123456789abcdef:17``. A row may have several.
+A digest is the sum of a 64-bit hash of each row. So neither the order of rows nor their distribution over files
+matters, and the digests of epochs add up to the digest of all of them. It is written as ``x64:0123456789abcdef``. In
+text formats lines are hashed instead of rows, and their number follows: ``x64:0123456789abcdef:17``. A row may have
+several lines.
 """
 
 from __future__ import annotations
@@ -12,38 +13,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PATTERN = re.compile(r"x64:([0-9a-f]{16})(?::(\d+))?", re.ASCII)
-_MOST = 1 << 64
+_MODULUS = 1 << 64
 
 
 def digest_text(value: int, lines: int | None = None) -> str:
-    """A digest as journals and manifests carry it.
+    """A digest as written in journals and manifests.
 
     >>> digest_text(-1), digest_text(255, 17)
     ('x64:ffffffffffffffff', 'x64:00000000000000ff:17')
     """
-    return f"x64:{value % _MOST:016x}" + ("" if lines is None else f":{lines}")
+    return f"x64:{value % _MODULUS:016x}" + ("" if lines is None else f":{lines}")
 
 
 def is_digest(text: object) -> bool:
-    """Whether a text is a digest of this kind; a newer epochal may have others."""
+    """Whether a text is a digest of this kind; newer versions may have others."""
     return isinstance(text, str) and _PATTERN.fullmatch(text) is not None
 
 
 def lines_of(digest: str | None) -> int | None:
-    """How many lines a digest was taken of; None for one of rows."""
-    found = _PATTERN.fullmatch(digest or "")
-    return int(found[2]) if found and found[2] is not None else None
+    """The number of lines in a digest of lines; None for a digest of rows."""
+    match = _PATTERN.fullmatch(digest or "")
+    return int(match[2]) if match and match[2] is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class RowDigest:
-    """Rows, and their digest where one was taken."""
+    """A number of rows, and their digest if one was computed."""
 
     rows: int = 0
     digest: str | None = None
 
     def __add__(self, other: RowDigest) -> RowDigest:
-        """Both together: without a digest unless all rows have one, of one kind.
+        """The sum. It has a digest only if both have one of the same kind.
 
         >>> RowDigest(2, "x64:ffffffffffffffff") + RowDigest(1, "x64:0000000000000003")
         RowDigest(rows=3, digest='x64:0000000000000002')
@@ -52,17 +53,17 @@ class RowDigest:
         """
         for one, another in ((self, other), (other, self)):
             if one.is_nothing:
-                return RowDigest() if another.is_nothing else another  # one spelling, whatever the order was
+                return RowDigest() if another.is_nothing else another  # the same result in either order
         return RowDigest(self.rows + other.rows, _added(self.digest, other.digest))
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it changes no sum: an epoch without rows needs no digest."""
+        """Whether adding it changes nothing: an epoch without rows needs no digest."""
         return self.rows == 0 and self.digest in (None, digest_text(0), digest_text(0, 0))
 
 
 def total(digests: Iterable[RowDigest]) -> RowDigest:
-    """All of them together."""
+    """The sum of all."""
     return sum(digests, start=RowDigest())
 
 

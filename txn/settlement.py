@@ -1,7 +1,7 @@
-"""Settlement: every decided epoch is brought to done (rules 2 to 5 of ``docs/protocol.md``).
+"""Settlement: bring every decided epoch to done (rules 2 to 5 of ``docs/protocol.md``).
 
-It starts nothing and needs no generation. Anybody may settle what is decided, at any time, several at once: a driver,
-the next start, `epochal recover`. It has no patience: what waits and retries is the `settler`.
+It needs no generation and claims nothing. Any process may settle at any time, also several at once: a driver, the next
+start, `epochal recover`. It does not retry; the `settler` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from epochal.txn.view import View, handles
 
 log = logging.getLogger("epochal")
 
-RETAIN = 20  # epochs whose records stay in a journal when it is compacted
+RETAIN = 20  # done epochs whose records a compaction leaves in the journal
 
 
 class Settles(Protocol):
@@ -42,7 +42,9 @@ class Settlement:
 
     checkpoint: Checkpoint
     sinks: Mapping[str, Settles]
-    check_target: Callable[[Journal, str, str], None]  # journal, lineage, sink: raises if the target is another's
+    check_target: Callable[
+        [Journal, str, str], None
+    ]  # journal, lineage, sink: raises if the target belongs to another journal
     scratch: str = ""
     retain: int = RETAIN
 
@@ -50,29 +52,29 @@ class Settlement:
         return "settlement"
 
     def settle(self, journal: Journal, lineage: str) -> None:
-        """Bring every decided epoch of a journal to done. Raises CommitFailed if a store is away."""
-        # commits/ first: whatever it shows was PREPARED before, so the journal read after it has the record. And once:
-        # what Spark adds meanwhile wakes us again.
+        """Bring every decided epoch of a journal to done. Raises CommitFailed if a store does not answer."""
+        # Read commits/ before the journal: an epoch that is in commits/ was PREPARED before, so the journal has its
+        # record. Read it once: when Spark adds another, `settle` is called again.
         committed = self.checkpoint.committed()
         while True:
             view = journal.read()
             if view.latest is not None and view.latest.closed:
-                committed = NO_EPOCH  # of another incarnation, which answers for all that is not decided here
+                committed = NO_EPOCH  # commits/ belongs to the next incarnation: decide nothing here
             self.carry_out_rolls(journal, view, lineage)
-            step = next_step(view, committed, self._offsets_of_open(view, committed))
+            step = next_step(view, committed, self._offsets_to_compare(view, committed))
             if step is None:
                 return
             if isinstance(step, Decide):
-                # Rule 3: create-if-absent. Whoever was first, the next read shows it.
+                # Rule 3: create-if-absent. The next read shows the decision, whoever made it.
                 journal.decide(step.epoch, step.generation)
             else:
                 self._finish(journal, lineage, view, step)
 
     def carry_out_rolls(self, journal: Journal, view: View, lineage: str) -> None:
-        """Show what was closed between epochs, before any epoch that came after it."""
+        """Make visible what was closed between epochs, before any epoch that came after it."""
         for record in view.pending_rolls():
             if record.after > view.done_through:
-                continue  # a power cut has taken DONE of the epoch before it, which comes first
+                continue  # the DONE record before it was lost in a power cut: finish that epoch first
             for sink, handle in handles(record).items():
                 attempt = Attempt(
                     lineage,
@@ -128,10 +130,10 @@ class Settlement:
         except Exception as fault:
             raise CommitFailed(name, attempt.epoch, fault) from fault
 
-    def _offsets_of_open(self, view: View, committed: int) -> str | None:
+    def _offsets_to_compare(self, view: View, committed: int) -> str | None:
         epoch = lowest_not_done(view)
-        wanted = epoch <= committed and epoch not in view.decided
-        return self.checkpoint.offsets(epoch) if wanted else None
+        needed = epoch <= committed and epoch not in view.decided
+        return self.checkpoint.offsets(epoch) if needed else None
 
 
 def remove(participant: Settles, attempt: Attempt, handle: Handle | None) -> None:
@@ -153,14 +155,19 @@ def clear(
 ) -> list[Attempt]:
     """Remove the staged data that the rules allow; seal before delete (rules 5 and 6). Returns what was removed.
 
-    `unused` is a generation that has staged nothing yet: what bears its number, without the name of a start, was
-    staged by an older version whose journal was lost.
+    `unused` is a generation that has staged nothing yet: staged data with its number, and without the id of a start,
+    is of an older version whose journal was lost.
     """
     removed = []
     for participant in participants:
         holder = participant.holder(lineage)
         if (why := why_not_ours(holder, journal.read(), lineage, journal.place)) is not None:
-            log.warning("staged data left alone, sink %r is not this journal's: %s", participant.name, why)
+            log.warning(
+                "staged data was not removed, because the target of sink %r does not belong to this journal: %s",
+                participant.name,
+                why,
+                extra={"sink": participant.name, "reason": why},
+            )
             continue
         for attempt in participant.leftovers(lineage, scratch):
             if attempt.generation == unused and not attempt.start:
@@ -173,7 +180,7 @@ def clear(
                     journal.seal_rolls(attempt.generation, by=by)
                 else:
                     journal.seal(attempt.epoch, attempt.generation, by=by)
-                # Whoever was first has the name: look again instead of trusting the answer.
+                # Only one of seal and record gets the name: read the journal to see which.
                 verdict = removal_of(journal.read(), attempt, newest=newest)
             if verdict is Removal.REMOVE:
                 remove(participant, attempt, None)

@@ -1,8 +1,7 @@
-"""Patience: commits are tried again for as long as it takes, with back-off.
+"""Retries: commits are tried again, with back-off, until they succeed.
 
-A store that is down holds the stream back and never drops data. The log says which store, since
-when and why: at the first failure, then each time the waiting time has doubled, and once more
-when it is over.
+A store that is down holds the stream back; no data is dropped. Each failure is logged with the store, how
+long it has lasted and why: the first as a warning, the others as information. The end is logged too.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ log = logging.getLogger("epochal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait between tries, in seconds: doubled each time, up to a limit."""
+    """The pause between tries, in seconds: doubled each time, up to a limit."""
 
     first: float = 0.1
     limit: float = 30.0
 
     def after(self, failures: int) -> float:
-        """The pause after so many failures in a row.
+        """The pause after a number of failures in a row.
 
         >>> [Backoff().after(n) for n in (1, 2, 3, 20)]
         [0.1, 0.2, 0.4, 30.0]
@@ -38,7 +37,7 @@ class Backoff:
 
 
 class Retrying:
-    """Settles again and again until it succeeds, whoever it settles for."""
+    """Calls `settle` until it succeeds."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Retrying:
         self._held_since: float | None = None
 
     def settle(self, timeout: float | None = None) -> None:
-        """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
+        """Settle every decided epoch; NotSettled if a store does not answer for `timeout` seconds."""
         deadline = None if timeout is None else self._clock() + timeout
         failures = 0
         while True:
@@ -72,12 +71,12 @@ class Retrying:
                     "by `epochal recover CHECKPOINT`"
                 ) from failed
             if deadline is not None:
-                self._sleep(pause)  # with a deadline the wait goes on while the query stops
+                self._sleep(pause)  # with a deadline, stopping the query does not end the wait
             elif self._stopping.wait(pause):
                 raise NotSettled(f"stopped while waiting: {failed}") from failed
 
     def _try(self) -> CommitFailed | OSError | None:
-        """One round of settling; the failure, if it is one that waiting may cure."""
+        """Settle once; returns the failure if a retry may help."""
         with self._lock:
             try:
                 self._settle_once()
@@ -92,12 +91,12 @@ class Retrying:
         first = self._held_since is None
         since = now if self._held_since is None else self._held_since
         self._held_since = since
-        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
+        sink = getattr(failed, "sink", "journal")
         log.log(
             logging.WARNING if first else logging.INFO,
             "commit held, the store does not answer: %s",
             failed,
-            extra=facts,
+            extra={"sink": sink, "held_seconds": round(now - since, 1)},
         )
 
     def _log_resumed(self) -> None:
@@ -127,7 +126,7 @@ class Settler(Retrying, Generic[Rows]):
         self._on_failure = on_failure
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self.failure: EpochalError | None = None  # what ended the background thread
+        self.failure: EpochalError | None = None  # the error that ended the background thread
 
     def _settle_coordinator(self) -> None:
         self.coordinator.settle()
@@ -138,14 +137,14 @@ class Settler(Retrying, Generic[Rows]):
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to settle."""
+        """Tell the background thread that there may be something to settle."""
         self._wake.set()
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
-        """Stage an epoch, once at most `max_pending` epochs would be waiting with it."""
+        """Stage an epoch, after waiting until fewer than `max_pending` earlier epochs are pending."""
         self._raise_failure()
         with self._lock:
-            self._hold(epoch)
+            self._wait_for_room(epoch)
             failures = 0
             while True:
                 try:
@@ -159,20 +158,20 @@ class Settler(Retrying, Generic[Rows]):
                 return outcome
 
     def give_up(self) -> None:
-        """End every wait; what is decided stays decided."""
+        """End every wait. Decided epochs are not lost: the next start settles them."""
         self._stopping.set()
         self._wake.set()
 
     def stop(self) -> None:
-        """The same, and see the background thread end."""
+        """End every wait, and wait for the background thread to end."""
         self.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=30)
 
-    def _hold(self, epoch: int) -> None:
-        """Wait until so few earlier epochs are pending that one more is allowed."""
+    def _wait_for_room(self, epoch: int) -> None:
+        """Wait until few enough earlier epochs are pending."""
         if self.coordinator.is_settled_below(epoch):
-            return  # by the background thread, while Spark planned
+            return  # the background thread has settled them while Spark planned this epoch
         failures = 0
         while True:
             failed = self._try()
@@ -182,7 +181,7 @@ class Settler(Retrying, Generic[Rows]):
             self._wait(failures, failed)
 
     def _wait(self, failures: int, failed: CommitFailed | OSError) -> None:
-        """Pause in a batch; the lock is released so that stop and the background thread are not kept waiting."""
+        """Pause in a batch, without the lock, so that stop and the background thread can go on."""
         self._lock.release()
         try:
             if self._stopping.wait(self._backoff.after(failures)):
@@ -195,10 +194,10 @@ class Settler(Retrying, Generic[Rows]):
             allowed = 1 if self.coordinator.keeps_open() else self._max_pending
             return self.coordinator.pending_below(epoch) < allowed
         except OSError:
-            return False  # the journal itself is away, so nobody can tell
+            return False  # the journal cannot be read, so the number is not known
 
     def _roll(self) -> CommitFailed | OSError | None:
-        """Close what is due between epochs; the failure, if it is one that waiting may cure."""
+        """Close what is due between epochs; returns the failure if a retry may help."""
         with self._lock:
             try:
                 while self.coordinator.roll() and self._until_due() == 0.0:
@@ -210,13 +209,13 @@ class Settler(Retrying, Generic[Rows]):
             return None
 
     def _until_due(self) -> float | None:
-        """The seconds until something wants to be closed; None if nothing does."""
+        """The seconds until the next part is due to be closed; None if there is none."""
         if not self.coordinator.keeps_open():
             return None
         with self._lock:
             try:
                 due = self.coordinator.due()
-            except OSError as failed:  # the journal is away
+            except OSError as failed:  # the journal cannot be read
                 self._log_held(failed)
                 return self._backoff.limit
         return None if due is None else max(0.0, due - self._wall())
@@ -235,22 +234,22 @@ class Settler(Retrying, Generic[Rows]):
                 if pause == 0.0:
                     failed = self._roll()
                     pause = self._until_due()
-                # Due and not closed: an epoch is under way. Its end wakes us; until then this must not spin.
+                # Due but not closed: an epoch is being written, and its end wakes us. Back off until then.
                 failures = failures + 1 if failed is not None or pause == 0.0 else 0
             except EpochalError as fault:
                 self._fail(fault)
                 return
-            except Exception as fault:  # noqa: BLE001  # a thread that dies in silence would leave epochs unshown
+            except Exception as fault:  # noqa: BLE001  # a thread that died without a report would leave epochs invisible
                 unknown = SettlingFailed(
-                    f"settling ended with an error that it does not know: {type(fault).__name__}: {fault}. What is "
-                    "decided is safe: `epochal recover CHECKPOINT` finishes it, or the next start of the query"
+                    f"settling stopped with an unexpected error: {type(fault).__name__}: {fault}. Decided epochs are "
+                    "safe: `epochal recover CHECKPOINT` finishes them, or the next start of the query"
                 )
                 unknown.__cause__ = fault
                 self._fail(unknown)
                 return
 
     def _fail(self, fault: EpochalError) -> None:
-        """Not for waiting. The next batch, or whoever waits for the query, raises it."""
+        """Stop: a retry would not help. The next batch, or the call that waits for the query, raises the error."""
         self.failure = fault
         log.error("settling stopped: %s", fault, exc_info=fault.__cause__)
         if self._on_failure is not None:

@@ -1,6 +1,6 @@
-"""A start: what is there is checked, a generation is claimed in the journal, and each target in its store.
+"""A start: check what is there, claim a generation in the journal, then claim each target in its store.
 
-Nothing is staged before all three have succeeded. A start that is refused binds nobody.
+Nothing is staged before all three have succeeded. A start that is refused changes nothing for others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from epochal.txn.view import View
 
 Rows = TypeVar("Rows")
 
-TRIES = 100  # of a start that others outrun
+TRIES = 100  # of a start that other starts overtake
 JOURNAL_ADVICE = "Correct checkpointLocation, or EpochWriter's journal=, or let this user read and write there"
 TARGET_ADVICE = "Correct the sink's path, or let this user write there"
 
@@ -40,7 +40,7 @@ class Generation:
     journal: Journal
     incarnation: int
     record: GenerationStarted
-    before: View  # what the journal said when it was claimed
+    before: View  # the journal as it was when the generation was claimed
     memories: Mapping[str, Memory]
     adopted: Mapping[str, int]
 
@@ -65,7 +65,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Start(Generic[Rows]):
-    """One start of a query, until it has its generation."""
+    """One start of a query, until it has claimed its generation."""
 
     checkpoint: Checkpoint
     participants: Mapping[str, Participant[Rows]]
@@ -77,12 +77,12 @@ class Start(Generic[Rows]):
     start_ids: Callable[[], str] = new_start_id
 
     def check(self) -> None:
-        """Refuse what `claim` would refuse, before Spark plans an epoch. Writes nothing, and binds nobody."""
+        """Refuse what `claim` would refuse, before Spark plans an epoch. Writes nothing and claims nothing."""
         incarnation, journal = self.incarnations.current()
         self._check_last(journal)
         observed = self._observe(incarnation, journal, journal.read())
         latest = observed.after.latest
-        if latest is None or not latest.closed:  # else a new journal is being made, which `claim` looks at
+        if latest is None or not latest.closed:  # else the stream goes on in a new journal, which `claim` checks
             check_start(observed, self.choices)
 
     def claim(self) -> Generation:
@@ -92,11 +92,11 @@ class Start(Generic[Rows]):
             generation = self._claim()
             if generation is not None:
                 return generation
-            # Another driver was faster, or the stream goes on in a new journal: look at everything again.
-        raise FencedOut(f"others have started on the same targets {TRIES} times meanwhile; this driver stops")
+            # Another driver was faster, or the stream goes on in a new journal: check everything again.
+        raise FencedOut(f"other drivers started on the same targets {TRIES} times meanwhile; this driver stops")
 
     def _claim(self) -> Generation | None:
-        """Check what is there and claim the generation after it; None if that has changed meanwhile."""
+        """Check what is there and claim the next generation; None if something has changed meanwhile."""
         incarnation, journal = self.incarnations.current()
         before = journal.read()
         if incarnation > 1 and before.latest is None:
@@ -110,7 +110,7 @@ class Start(Generic[Rows]):
         if plan.reincarnate:
             self.incarnations.close(incarnation, journal, record)
             return None
-        # The number proves that nobody has started since `after`: the plan still holds.
+        # If the number is still free, no other driver has started since `after`: the plan is still valid.
         with refuse_unreachable("the journal", JOURNAL_ADVICE):
             claimed = journal.claim(record)
         if not claimed:
@@ -135,7 +135,7 @@ class Start(Generic[Rows]):
         )
 
     def _observe(self, incarnation: int, journal: Journal, before: View) -> Observed:
-        """All that a start is checked by."""
+        """Read everything that the guard checks, in the order that it needs."""
         if before.latest is not None and before.latest.query != self.query:
             raise Refused(
                 f"{journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
@@ -157,7 +157,7 @@ class Start(Generic[Rows]):
         )
 
     def _memories(self, lineage: str) -> dict[str, Memory]:
-        """What each store remembers."""
+        """What each store has recorded."""
         memories = {}
         for name, participant in self.participants.items():
             with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
@@ -165,7 +165,7 @@ class Start(Generic[Rows]):
         return memories
 
     def _check_last(self, journal: Journal) -> None:
-        """The last epoch that is done must be the one that this checkpoint has committed under its number."""
+        """Refuse if the last done epoch was written from other offsets than this checkpoint has for it."""
         view = journal.read()
         epoch = view.done_through
         winner = view.winner(epoch)
@@ -180,7 +180,7 @@ class Start(Generic[Rows]):
             )
 
     def _claim_targets(self, generation: Generation, plan: StartPlan) -> bool:
-        """Bind every target to this start; False if one was claimed by another since it was checked."""
+        """Claim every target for this start; False if another start has claimed one since it was checked."""
         for name, participant in self.participants.items():
             claim = claim_of(generation.record, generation.journal.place, name, plan.replaces.get(name, ()))
             failpoints.hit("before-enrol")
@@ -192,14 +192,14 @@ class Start(Generic[Rows]):
                 return False
             if not claimed:
                 if (why := generation.why_superseded(generation.journal.read())) is not None:
-                    raise superseded(generation.number, why)  # a newer start of ours has the target now
+                    raise superseded(generation.number, why)  # a newer start of this stream has claimed the target
                 _check_own_targets(generation, name, participant)
                 return False
         return True
 
 
 def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
-    """The end of a driver that another one has overtaken."""
+    """The error of a driver whose generation is no longer the newest."""
     return FencedOut(
         f"epoch {epoch}: generation {generation} was superseded: {why}; another driver runs this query, so this one "
         "stops"
@@ -207,12 +207,12 @@ def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
 
 
 def driver(version: str) -> dict[str, Json]:
-    """Who has started, for people."""
+    """Where this driver runs, for display."""
     return {"host": platform.node(), "pid": os.getpid(), "epochal": version}
 
 
 def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = ()) -> Claim:
-    """How a start claims one of its targets."""
+    """The claim of a start on one of its targets."""
     return Claim(
         lineage=lineage_of(started.query, started.incarnation),
         generation=started.generation,
@@ -225,7 +225,7 @@ def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequ
 
 
 def _is_outrun(participant: Participant[Rows], claim: Claim, memory: Memory) -> bool:
-    """Whether a stream whose place was taken has written since it was checked."""
+    """Whether a stream that the claim replaces has written since it was checked."""
     if not claim.replaces:
         return False
     others = participant.open(claim.lineage).others
@@ -233,14 +233,14 @@ def _is_outrun(participant: Participant[Rows], claim: Claim, memory: Memory) -> 
 
 
 def _check_own_targets(generation: Generation, name: str, participant: Participant[Rows]) -> None:
-    """A target that this very start has claimed for another sink is the same one under another name."""
+    """Refuse a target that this start has claimed for another sink: the same target under another name."""
     holder = participant.holder(generation.lineage)
     if holder is not None and (holder.generation, holder.start) == (generation.number, generation.record.start):
         raise same_target(holder.sink, name, generation.memories[name].target)
 
 
 def _check_targets(memories: Mapping[str, Memory]) -> None:
-    """Two sinks in one place would stage into the same folder and count each other's epochs."""
+    """Refuse two sinks with the same target: they would stage into the same folder and count each other's epochs."""
     owners: dict[str, str] = {}
     for name, memory in memories.items():
         other = owners.setdefault(memory.identity or memory.target, name)
@@ -249,7 +249,7 @@ def _check_targets(memories: Mapping[str, Memory]) -> None:
 
 
 def same_target(one: str, other: str, target: str) -> Refused:
-    """Two sinks of one writer that would write over each other."""
+    """The error of a writer with two sinks in one target."""
     return Refused(
         f"sinks {one!r} and {other!r} both write to {target}. Nothing was written. Give each sink a target of its own"
     )

@@ -1,12 +1,12 @@
-"""What each sink was given in epochs whose records are folded away. Pure: no I/O, no clock.
+"""Row totals of the epochs whose records are folded away, by sink. Pure: no I/O, no clock.
 
-A snapshot carries it, so that an audit can still add up a stream of a million epochs::
+A snapshot holds them, so that an audit can still add up a stream of a million epochs::
 
     {"from": 0, "sinks": {"files": [{"target": "/archive", "from": 0, "through": 40, "epochs": 41, "rows": 4100,
                                      "digest": "x64:0123456789abcdef"}]}}
 
-A sink whose target was changed has an entry for each. Snapshots of older versions have none of this: what they fold is
-unknown, and counting begins after them.
+A sink whose target was changed has an entry for each target. Snapshots of older versions have no totals: what they
+folded is unknown, and counting begins after them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from epochal.txn.row_digests import RowDigest
 
 @dataclass(frozen=True, slots=True)
 class EpochSpan:
-    """Epochs that one sink was given in one target, one after the other."""
+    """Successive epochs that were written to one target of one sink."""
 
-    target: str  # empty if the start that knew it is gone from the journal
+    target: str  # empty if the start that described it was removed from the journal
     first: int
     last: int
     epochs: int
@@ -52,21 +52,21 @@ class EpochSpan:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Every epoch from `since` on, by sink."""
+    """The totals of every epoch from `since` on, by sink."""
 
     since: int
     sinks: Mapping[str, tuple[EpochSpan, ...]] = field(default_factory=dict)
 
     def plus(self, spans: Iterable[tuple[str, EpochSpan]]) -> Totals:
-        """With epochs that came after them, in order."""
-        sinks = {name: list(known) for name, known in self.sinks.items()}
+        """These totals with later epochs added, in order."""
+        sinks = {name: list(earlier) for name, earlier in self.sinks.items()}
         for name, span in spans:
-            known = sinks.setdefault(name, [])
-            if known and known[-1].target == span.target:
-                known[-1] += span
+            earlier = sinks.setdefault(name, [])
+            if earlier and earlier[-1].target == span.target:
+                earlier[-1] += span
             else:
-                known.append(span)
-        return Totals(self.since, {name: tuple(known) for name, known in sorted(sinks.items())})
+                earlier.append(span)
+        return Totals(self.since, {name: tuple(merged) for name, merged in sorted(sinks.items())})
 
     def to_json(self) -> dict[str, Json]:
         sinks: dict[str, Json] = {name: [span.to_json() for span in spans] for name, spans in self.sinks.items()}

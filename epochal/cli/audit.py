@@ -15,7 +15,8 @@ from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
-from epochal.txn.audit import AuditResult, Difference, Scope, StoreReport, Verdict, compare_with_store, expected
+from epochal.txn.audit import AuditResult, Difference, Scope, StoreReport, Verdict, expected_rows
+from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.recovery import Place, Sinks
 from epochal.txn.view import View
@@ -85,7 +86,7 @@ def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Cal
     alone = sum(1 for other in sinks.places() if other.sink == place.sink) == 1
     for left in reversed(range(TRIES)):
         view = stream.journal.read()
-        wanted = expected(view, place.sink, place.target, alone=alone)
+        wanted = expected_rows(view, place.sink, place.target, alone=alone)
         if participant.audits is None:
             return compare_with_store(wanted, StoreReport(unproven=(NO_AUDIT,)))
         found = participant.audits.audit(
@@ -138,10 +139,10 @@ def _sink_json(audited: Audited) -> dict[str, Json]:
         "current": audited.current,
         "verdict": judgement.verdict.value,
         "epochs": judgement.epochs,
-        "rows": {"expected": judgement.wanted.rows, "found": there.rows if there is not None else None},
+        "rows": {"expected": judgement.expected.rows, "found": there.rows if there is not None else None},
         "digest": {
             "compared": judgement.digests,
-            "expected": judgement.wanted.digest,
+            "expected": judgement.expected.digest,
             "found": there.digest if there is not None else None,
         },
         "differences": [{"epoch": d.epoch, "file": d.file, "what": d.what} for d in judgement.differences],
@@ -157,7 +158,7 @@ def to_text(found: Audit) -> str:
         [
             audited.place.sink + ("" if audited.current else f" (former, {audited.place.target})"),
             f"{audited.judgement.epochs:,}",
-            f"{audited.judgement.wanted.rows:,}",
+            f"{audited.judgement.expected.rows:,}",
             "-" if audited.judgement.found is None else f"{audited.judgement.found.rows:,}",
             audited.judgement.digests,
             audited.judgement.verdict.value,
@@ -195,7 +196,7 @@ def _conclusion(found: Audit) -> str:
     verdict = found.verdict
     said = {
         Verdict.EXACT: f"exact: every row {upto} is there once"
-        if all(audited.judgement.wanted.digest is not None for audited in found.sinks)
+        if all(audited.judgement.expected.digest is not None for audited in found.sinks)
         else f"exact: as many rows as were staged {upto} are there; which rows they are is proven with digest=True",
         Verdict.DIFFERS: f"differs: what is there {upto} is not what was staged",
         Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not all of it could be proven",

@@ -1,6 +1,6 @@
 """``epochal gc``: what dead drivers left behind, listed, and removed with ``--yes``.
 
-The rules are those of every start (`epochal.txn.plan.sweep`). The newest generation may be alive,
+The rules are those of every start (`epochal.txn.plan.removal_of`). The newest generation may be alive,
 so its attempts stay, unless ``--fence`` makes it certain that it is not: a new generation is
 claimed, and a driver that still runs stops at its next step.
 """
@@ -16,10 +16,11 @@ from epochal.cli.streams import Stream, build, open_stream
 from epochal.cli.text import counted, paint
 from epochal.txn.errors import EpochalError
 from epochal.txn.files import TEMPORARY
+from epochal.txn.incarnations import all_journals
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.plan import Removal
-from epochal.txn.recovery import Leftover, Place, Sinks, fence, incarnations, leftovers, remove_leftovers
+from epochal.txn.recovery import Leftover, Place, Sinks, fence, leftovers, remove_leftovers
 
 
 @dataclass
@@ -58,7 +59,7 @@ def collect(stream: Stream, *, remove: bool, fencing: bool) -> Collected:
     if fencing and remove:
         result.fenced = fence(stream.journal, stream.lineage, stream.sinks(), version=__version__)
         result.newest = result.fenced
-    for number, journal in enumerate(incarnations(stream.journal_of), 1):
+    for number, journal in all_journals(stream.journal_of):
         # Whoever closed a journal is not at work in it: its own number is past the last one that was.
         newest = result.newest if journal.path == stream.journal.path else journal.read().generation
         _collect(stream, journal, lineage_of(stream.query, number), newest, result, remove=remove)

@@ -149,7 +149,7 @@ def test_an_epoch_that_comes_back_with_other_offsets_is_refused(spark: SparkSess
     for number in (2, 3):
         _plan(world, number)  # both: epoch 2 will hold two files
 
-    with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets"):
+    with pytest.raises(OffsetsChanged, match="holds epoch 2 from other source offsets"):
         run(spark, world, adopt=choices["adopt"])
     assert visible_rows(world.first) == all_rows(4)
 
@@ -174,7 +174,7 @@ def test_an_epoch_that_comes_back_from_other_files_is_refused(spark: SparkSessio
         run(spark, world, *sinks)
     choices = dict(re.findall(r"(adopt|new)='([^']+)'", str(refusal.value)))
 
-    with pytest.raises(OffsetsChanged, match="holds epoch 2 with other source offsets, or from other files"):
+    with pytest.raises(OffsetsChanged, match="holds epoch 2 from other source offsets, or from other files"):
         run(spark, world, *sinks, adopt=choices["adopt"])
     assert visible_rows(world.first) == visible_rows(world.table) == all_rows(4)
 
@@ -190,7 +190,7 @@ def test_an_eager_epoch_that_comes_back_from_other_files_is_refused(spark: Spark
     shutil.move(world.root / "copy", world.checkpoint)
     _slip_in(world, 3, before=2)
 
-    with pytest.raises(OffsetsChanged, match="epoch 2 was written before, with other source offsets or from other"):
+    with pytest.raises(OffsetsChanged, match="epoch 2 was written before, from other source offsets or other"):
         run(spark, world, **eager)
     assert visible_rows(world.first) == all_rows(3)
 

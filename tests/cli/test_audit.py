@@ -78,7 +78,7 @@ def test_an_epoch_that_is_gone_is_named(scene: Scene) -> None:
     answer = scene.command("audit")
 
     assert answer.code == 3
-    assert "sink: epoch 1: is done, and the store does not have it" in answer.out
+    assert "sink: epoch 1: is done, but the store does not have it" in answer.out
 
 
 def test_many_differences_are_not_all_shown_to_people(scene: Scene) -> None:

@@ -7,7 +7,8 @@ import pytest
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.standing import Register, Standing
-from epochal.txn.audit import Expected, Scope, StoreReport, Verdict, compare_with_store
+from epochal.txn.audit import Expected, Scope, StoreReport, Verdict
+from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.row_digests import RowDigest
 
 GIVEN = Expected(since=0, epochs={0: RowDigest(3), 1: RowDigest(3)}, through=1)

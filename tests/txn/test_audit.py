@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.txn.audit import Difference, Expected, StoreReport, Verdict, compare_with_store
+from epochal.txn.audit import Difference, Expected, StoreReport, Verdict
+from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.row_digests import RowDigest, digest_text, total
 
 EPOCHS = {
@@ -36,7 +37,7 @@ def test_the_same_rows_in_every_epoch_are_exact() -> None:
     answer = compare_with_store(given_(), found())
 
     assert (answer.verdict, answer.digests, answer.epochs) == (Verdict.EXACT, "equal", 4)
-    assert answer.wanted == answer.found == RowDigest(6, digest_text(56))
+    assert answer.expected == answer.found == RowDigest(6, digest_text(56))
 
 
 def test_without_digests_rows_alone_are_exact_and_it_is_told() -> None:
@@ -111,14 +112,14 @@ def test_without_digests_a_row_too_many_in_an_early_epoch_is_not_made_good_by_a_
 def test_an_epoch_that_the_store_lacks_is_missing() -> None:
     answer = compare_with_store(given_(), found(epochs_present=frozenset({0, 1, 2})))
 
-    assert answer.differences == (Difference("is done, and the store does not have it", 3),)
+    assert answer.differences == (Difference("is done, but the store does not have it", 3),)
 
 
 def test_an_epoch_that_was_never_given_is_told() -> None:
     rest = {epoch: tally for epoch, tally in EPOCHS.items() if epoch != 1}
     answer = compare_with_store(given_(rest), found(rest))
 
-    assert answer.differences == (Difference("is in the store, and the journal never gave it", 1),)
+    assert answer.differences == (Difference("is in the store, but the journal has no such epoch", 1),)
 
 
 def test_epochs_that_were_adopted_were_never_given_and_are_no_difference() -> None:
@@ -149,7 +150,7 @@ def test_what_is_folded_is_compared_in_total() -> None:
         "epochs 0 to 2: 5 rows are there, but not those that were staged"
     ]
     lacking = compare_with_store(wanted, found({3: EPOCHS[3]}, epochs_present=frozenset({1, 2, 3})))
-    assert said(lacking) == ["of epochs 0 to 2 the store has 2, and it was given 3"]
+    assert said(lacking) == ["of epochs 0 to 2 the store has 2, but 3 were staged"]
 
 
 def test_a_store_that_remembers_each_epoch_makes_good_what_is_folded() -> None:
@@ -165,13 +166,13 @@ def test_a_store_that_remembers_each_epoch_makes_good_what_is_folded() -> None:
 
     assert compare_with_store(wanted, found(recorded=EPOCHS)).verdict is Verdict.EXACT
     assert compare_with_store(wanted, found(wrong, recorded=EPOCHS)).differences[0].epoch == 0
-    assert "otherwise in the store's own records" in said(compare_with_store(wanted, found(wrong, recorded=wrong)))[0]
+    assert "differ in the store's own records" in said(compare_with_store(wanted, found(wrong, recorded=wrong)))[0]
 
 
 def test_a_record_of_the_store_that_is_not_the_journals_is_told() -> None:
     answer = compare_with_store(given_(), found(recorded={**EPOCHS, 1: RowDigest(3, digest_text(1))}))
 
-    assert answer.differences == (Difference("the store's own record of it is not what the journal has", 1),)
+    assert answer.differences == (Difference("the store's own record of it differs from the journal", 1),)
 
 
 def test_what_an_older_version_folded_away_is_not_provable() -> None:
@@ -192,7 +193,7 @@ def test_what_the_stores_log_does_not_go_back_to_is_not_missing() -> None:
 def test_of_epochs_that_replace_each_other_only_the_last_counts() -> None:
     answer = compare_with_store(given_(), found({3: EPOCHS[3]}, only_from=3))
 
-    assert (answer.verdict, answer.wanted, answer.found) == (Verdict.EXACT, EPOCHS[3], EPOCHS[3])
+    assert (answer.verdict, answer.expected, answer.found) == (Verdict.EXACT, EPOCHS[3], EPOCHS[3])
     assert compare_with_store(given_(), found({3: RowDigest(2)}, only_from=3)).verdict is Verdict.DIFFERS
 
 

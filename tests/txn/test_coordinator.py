@@ -363,7 +363,7 @@ def test_an_adopted_epoch_that_comes_back_with_other_offsets_is_refused(stream: 
     stream.plan(1, "changed")
     again = stream.start(adopt=f"{TAG}@1")
 
-    with pytest.raises(OffsetsChanged, match=r"sink 'sink' holds epoch 1 with other source offsets"):
+    with pytest.raises(OffsetsChanged, match=r"sink 'sink' holds epoch 1 from other source offsets"):
         again.run(1, ["other"])
     assert stream.sink().rows() == [0, 1]
     assert stream.sink().leftovers(QUERY) == []
@@ -454,7 +454,7 @@ def test_a_target_that_was_changed_and_has_nothing_yet_is_no_target_that_was_emp
     stream.run(again, 1)
 
     assert (stream.sink().rows(), moved.rows()) == ([0], [1])
-    assert caplog.messages == ["sink 'sink' writes to moved from now on: what was written stays in sink"]
+    assert caplog.messages == ["the target of sink 'sink' was changed to moved; earlier epochs remain in sink"]
 
 
 def test_what_begin_would_refuse_check_refuses_and_neither_writes_anything(stream: Stream) -> None:
@@ -490,7 +490,7 @@ def test_a_decided_epoch_with_other_offsets_is_refused(stream: Stream) -> None:
     stream.plan(0, "changed")
     again = stream.start(adopt=f"{TAG}@0")
 
-    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, with other source offsets"):
+    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, from other source offsets"):
         again.run(0, ["other"])
 
 
@@ -626,7 +626,7 @@ def test_what_could_not_be_dropped_is_left_to_the_next_start(stream: Stream, cap
 
     assert left == [Attempt(QUERY, 0, 1)]
     assert stream.sink().leftovers(QUERY) == []
-    assert "staged data left for the next start" in caplog.messages
+    assert "staged data was left for the next start" in caplog.messages
 
 
 def test_a_batch_that_comes_twice_to_one_generation_does_not_remove_what_it_prepared(stream: Stream) -> None:

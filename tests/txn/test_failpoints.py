@@ -77,7 +77,8 @@ def test_a_name_that_does_not_exist_is_an_error_that_lists_those_that_do(text: s
     ],
 )
 def test_an_action_that_does_not_exist_is_an_error_that_says_how_to_write_it(text: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not NAME=kill|raise|pause:FILE with @HIT behind it")):
+    form = "NAME=kill|raise|pause:FILE, with or without @HIT at the end"
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not {form}")):
         parse(text)
 
 

@@ -126,7 +126,7 @@ def test_an_adopted_epoch_that_comes_back_from_other_files_is_refused(stream: St
     plan(stream, 1, counter=1, file="c")
     again = stream.start(adopt=f"{TAG}@1")
 
-    with pytest.raises(OffsetsChanged, match="from other files"):
+    with pytest.raises(OffsetsChanged, match="other files"):
         again.run(1, ["c"])
     assert stream.sink().rows() == ["a", "b"]
 
@@ -151,7 +151,7 @@ def test_an_eager_epoch_that_comes_back_from_other_files_is_refused(stream: Stre
     again = stream.coordinator(eager=True)
     again.begin()
 
-    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, with other source offsets or from other"):
+    with pytest.raises(OffsetsChanged, match="epoch 0 was written before, from other source offsets or other"):
         again.run(0, ["b"])
 
 

@@ -510,7 +510,7 @@ def test_a_start_without_a_sink_that_has_something_open_says_so(scene: Scene, ca
     with caplog.at_level(logging.WARNING, logger="epochal"):
         scene.start(DirectoryParticipant("other", name="other", files=scene.files))
 
-    assert "sink 'sink' has parts open" in caplog.text
+    assert "sink 'sink' has open parts" in caplog.text
     assert "epochal roll" in caplog.text
 
 
@@ -989,7 +989,7 @@ def test_a_decision_that_came_before_a_stream_was_left_is_finished_and_the_new_o
 def test_new_is_refused_while_a_sink_that_was_removed_has_something_open(scene: Scene) -> None:
     rewound(scene)
     other = DirectoryParticipant("other", name="other", files=scene.files)
-    with pytest.raises(Refused, match=r"sink 'sink' has parts open.*epochal roll"):
+    with pytest.raises(Refused, match=r"sink 'sink' has open parts.*epochal roll"):
         scene.start(other, new=f"{TAG}@1")
 
     latest = scene.journal(1).read().latest

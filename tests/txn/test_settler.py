@@ -414,7 +414,7 @@ def test_an_error_that_is_none_of_ours_ends_the_thread_aloud(
     assert settler._thread is not None
     settler._thread.join(PATIENCE)
 
-    with pytest.raises(SettlingFailed, match=r"KeyError: 'nothing'. What is decided is safe: `epochal recover"):
+    with pytest.raises(SettlingFailed, match=r"KeyError: 'nothing'. Decided epochs are safe: `epochal recover"):
         rig.run(1)
     assert [type(fault) for fault in rig.failures] == [SettlingFailed]
     assert "settling stopped" in caplog.text

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.txn.audit import expected
+from epochal.txn.audit import expected_rows
 from epochal.txn.journal import Journal
 from epochal.txn.model import Description, Handle, Staged
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record, Snapshot, decode, encode
@@ -45,7 +45,7 @@ def test_however_often_a_journal_is_folded_the_totals_are_the_sum_of_its_epochs(
     for retain in sorted(folds, reverse=True):
         made.compact(made.read(), retain=retain, slack=0)
 
-    wanted = expected(made.read(), "sink", HERE, alone=True)
+    wanted = expected_rows(made.read(), "sink", HERE, alone=True)
 
     assert wanted.since == 0
     assert wanted.count == len(staged)
@@ -66,7 +66,7 @@ def test_a_snapshot_of_an_older_version_leaves_rows_unknown_up_to_its_epoch() ->
     view = fold([started(), Snapshot(4), *done(5, 3), *done(6, 3)])
 
     assert view.totals(through=6).since == 5
-    assert expected(view, "sink", HERE, alone=True).since == 5
+    assert expected_rows(view, "sink", HERE, alone=True).since == 5
 
 
 def test_a_sink_that_moved_has_totals_for_each_place() -> None:
@@ -76,8 +76,8 @@ def test_a_sink_that_moved_has_totals_for_each_place() -> None:
         EpochSpan(HERE, 0, 1, 2, RowDigest(3)),
         EpochSpan(THERE, 2, 2, 1, RowDigest(4)),
     )
-    assert expected(fold(records), "sink", HERE, alone=False).total == RowDigest(3)
-    assert expected(fold(records), "sink", THERE, alone=False).total == RowDigest(4)
+    assert expected_rows(fold(records), "sink", HERE, alone=False).total == RowDigest(3)
+    assert expected_rows(fold(records), "sink", THERE, alone=False).total == RowDigest(4)
 
 
 def test_epochs_of_a_start_that_is_gone_belong_to_the_only_place_or_are_uncertain() -> None:
@@ -85,14 +85,14 @@ def test_epochs_of_a_start_that_is_gone_belong_to_the_only_place_or_are_uncertai
     told = fold([*later, *done(0, 7, generation=1)]).totals(through=0)
     view = fold([*later, Snapshot(0, totals=told)])
 
-    assert expected(view, "sink", HERE, alone=True).total == RowDigest(7)
-    assert expected(view, "sink", HERE, alone=False).uncertain
+    assert expected_rows(view, "sink", HERE, alone=True).total == RowDigest(7)
+    assert expected_rows(view, "sink", HERE, alone=False).uncertain
 
 
 def test_an_epoch_that_is_decided_and_not_done_is_not_expected() -> None:
     view = fold([started(), *done(0, 1), *done(1, 2)[:2]])
 
-    assert expected(view, "sink", HERE, alone=True).total == RowDigest(1)
+    assert expected_rows(view, "sink", HERE, alone=True).total == RowDigest(1)
 
 
 def test_totals_come_back_from_disk_as_they_were() -> None:

@@ -19,7 +19,8 @@ from epochal.sinks.delta.commit import Committer, Table, last_epoch
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table import log
 from epochal.sinks.storage.hadoop import session_for
-from epochal.txn.audit import Difference, Scope, StoreReport, compare
+from epochal.txn.audit import Difference, Scope, StoreReport
+from epochal.txn.audit_comparison import row_difference
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
 from epochal.txn.row_digests import RowDigest, total
@@ -151,7 +152,7 @@ class Auditor:
         for version, numbers in sorted(_grouped(history, landed).items(), reverse=True):
             if version == history.version:
                 tallies = live
-            elif whole is not None and not compare(rows.scope.expected.total, whole):
+            elif whole is not None and not row_difference(rows.scope.expected.total, whole):
                 continue  # the sum has proven it
             else:
                 tallies = self._read(rows, version, numbers)
