@@ -96,7 +96,7 @@ def test_a_sink_without_an_audit_is_not_provable_and_no_fault(scene: Scene) -> N
 
     assert answer.code == 0
     assert "directory: the sink has no audit" in answer.out
-    assert "nothing differs up to epoch 1, but not all of it could be proven" in answer.out
+    assert "nothing differs up to epoch 1, but not everything could be proven" in answer.out
 
 
 def test_what_is_in_doubt_or_held_is_told_and_what_is_done_is_audited(scene: Scene) -> None:
@@ -111,7 +111,7 @@ def test_what_is_in_doubt_or_held_is_told_and_what_is_done_is_audited(scene: Sce
 
     assert (held["verdict"], held["held"], held["through"]) == ("exact", [2], 1)
     assert doubt.code == 0
-    assert "epoch 3 in doubt until the query goes on, so not audited" in doubt.out
+    assert "epoch 3 in doubt until the query runs again, so not audited" in doubt.out
 
 
 def test_nothing_is_changed_by_looking(scene: Scene) -> None:
@@ -174,7 +174,7 @@ def test_a_stream_that_goes_on_meanwhile_is_looked_at_again(scene: Scene, monkey
 
     answer = scene.command("audit", "--json").json
 
-    assert answer["sinks"][0]["not_provable"] == ["the stream went on while it was audited; stop it, or audit again"]
+    assert answer["sinks"][0]["not_provable"] == ["the stream wrote more while it was audited; stop it, or audit again"]
     assert next(epochs) == 2 + audit.TRIES
 
 

@@ -135,7 +135,7 @@ def test_a_grace_is_told_and_kept(compact: Command) -> None:
     assert waiting["compaction"] == 1
 
 
-def test_what_another_has_begun_is_finished_and_told(compact: Command) -> None:
+def test_what_another_has_started_is_finished_and_reported(compact: Command) -> None:
     fill(compact)
     failpoints.arm("after-compact-plan=raise")
     failed = compact()
@@ -145,9 +145,9 @@ def test_what_another_has_begun_is_finished_and_told(compact: Command) -> None:
     answer = compact()
 
     assert failed.code == 1
-    assert "compaction 1 was begun and is not finished: a run finishes it first" in looked.out
+    assert "compaction 1 is not finished: the next run finishes it first" in looked.out
     assert "finishing compaction 1, which another process has begun" in answer.err
-    assert "finished what another process had begun: compaction 1" in answer.out
+    assert "finished what another process had started: compaction 1" in answer.out
     assert answer.out.endswith("nothing to join\n")
     assert len(visible(FILES, str(compact.target))) == 2
 
@@ -160,7 +160,7 @@ def test_what_is_missing_and_what_is_left_alone_is_named(compact: Command) -> No
 
     answer = compact()
 
-    assert "listed by the manifest, and missing or changed:" in answer.out
+    assert "listed by the manifest, but missing or changed:" in answer.out
     assert f"  day=1/{name_of(0, 1)}\n" in answer.out
     assert "  and 3 more" in answer.out
     assert "left alone: 1 file with the ending .xml" in answer.out

@@ -46,7 +46,7 @@ def test_yes_removes_only_what_the_rules_allow(scene: Scene) -> None:
     assert [left["generation"] for left in found["removed"]] == [1]
     assert [(left["generation"], left["state"]) for left in found["kept"]] == [(2, "prepared"), (3, "staging")]
     assert "in doubt" in found["kept"][0]["why"]
-    assert "may be at work" in found["kept"][1]["why"]
+    assert "may still run" in found["kept"][1]["why"]
     assert staged(target, scene) == [2, 3]
     assert scene.command("status", "--json").json["journal"]["temporary"] == 0
 

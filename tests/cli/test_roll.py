@@ -25,7 +25,7 @@ def test_status_tells_what_is_open(scene: Scene) -> None:
 
     (part,) = scene.command("status", "--json").json["open"]
     assert (part["sink"], part["pieces"]) == ("sink", 2)
-    assert "open: rows that are committed and appear when their part rolls" in scene.command("status").out
+    assert "open: committed rows that appear when their part rolls" in scene.command("status").out
 
 
 def test_status_tells_what_is_open_in_a_sink_that_was_removed(scene: Scene) -> None:
