@@ -89,7 +89,7 @@ def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest
     assert hdfs_docker.IMAGE.name == "apache/hadoop:3.5.0"
     monkeypatch.setenv(HDFS_IMAGE, "mine")
     assert hdfs_docker.IMAGE.name == "mine"
-    assert docker_tests.found(hdfs_docker.IMAGE) == "mine"
+    assert docker_tests.available(hdfs_docker.IMAGE) == "mine"
 
 
 def test_processes_in_containers_listen_everywhere_and_are_reached_on_loopback() -> None:
