@@ -62,9 +62,9 @@ def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> i
     progress = _print_progress if not as_json and sys.stderr.isatty() else lambda _: None
     stream = open_stream(checkpoint, journal)
     start_on_demand(lambda path: start_spark(path, master="local[*]"))
-    found = audit(stream, fast=fast, progress=progress)
-    print(json.dumps(to_json(found), indent=2) if as_json else to_text(found))
-    return DIFFERS if found.verdict is Verdict.DIFFERS else 0
+    result = audit(stream, fast=fast, progress=progress)
+    print(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
+    return DIFFERS if result.verdict is Verdict.DIFFERS else 0
 
 
 def audit(stream: Stream, *, fast: bool, progress: Progress) -> Audit:
@@ -115,16 +115,16 @@ def _is_moving(stream: Stream, view: View, place: Place) -> bool:
     return rolled or (bool(held) and bool(view.sink_state(place.sink, through=view.done_through)))
 
 
-def to_json(found: Audit) -> dict[str, Json]:
+def to_json(result: Audit) -> dict[str, Json]:
     """The result as JSON."""
     return {
-        "checkpoint": found.stream.path,
-        "lineage": found.stream.lineage,
-        "verdict": found.verdict.value,
-        "through": found.through if found.through > NO_EPOCH else None,
-        "in_doubt": list(found.in_doubt),
-        "held": list(found.held),
-        "sinks": [_sink_json(audited) for audited in found.sinks],
+        "checkpoint": result.stream.path,
+        "lineage": result.stream.lineage,
+        "verdict": result.verdict.value,
+        "through": result.through if result.through > NO_EPOCH else None,
+        "in_doubt": list(result.in_doubt),
+        "held": list(result.held),
+        "sinks": [_sink_json(audited) for audited in result.sinks],
     }
 
 
@@ -150,7 +150,7 @@ def _sink_json(audited: Audited) -> dict[str, Json]:
     }
 
 
-def to_text(found: Audit) -> str:
+def to_text(result: Audit) -> str:
     """The result as text."""
     headers = ["SINK", "EPOCHS", "ROWS STAGED", "ROWS FOUND", "DIGEST", "VERDICT"]
     cells = [
@@ -162,17 +162,17 @@ def to_text(found: Audit) -> str:
             audited.judgement.digests,
             audited.judgement.verdict.value,
         ]
-        for audited in found.sinks
+        for audited in result.sinks
     ]
     parts = [table(headers, cells, right=headers[1:4])]
     for title, lines in (
-        ("differs", [_describe(a, d) for a in found.sinks for d in a.judgement.differences]),
-        ("not provable", [f"{a.place.sink}: {why}" for a in found.sinks for why in a.judgement.unproven]),
-        ("notes", [f"{a.place.sink}: {note}" for a in found.sinks for note in a.judgement.notes]),
+        ("differs", [_describe(a, d) for a in result.sinks for d in a.judgement.differences]),
+        ("not provable", [f"{a.place.sink}: {why}" for a in result.sinks for why in a.judgement.unproven]),
+        ("notes", [f"{a.place.sink}: {note}" for a in result.sinks for note in a.judgement.notes]),
     ):
         if lines:
             parts.append("\n".join([paint(title, "bold"), *_bounded(lines)]))
-    parts.append(_conclusion(found))
+    parts.append(_conclusion(result))
     return "\n\n".join(parts)
 
 
@@ -190,24 +190,24 @@ def _bounded(lines: Sequence[str]) -> list[str]:
     return shown if len(lines) <= SHOWN else [*shown, f"  and {len(lines) - SHOWN:,} more (--json lists all)"]
 
 
-def _conclusion(found: Audit) -> str:
-    upto = f"up to epoch {found.through}" if found.through > NO_EPOCH else "of a stream that has no epoch yet"
-    verdict = found.verdict
+def _conclusion(result: Audit) -> str:
+    upto = f"up to epoch {result.through}" if result.through > NO_EPOCH else "of a stream that has no epoch yet"
+    verdict = result.verdict
     conclusion = {
         Verdict.EXACT: f"exact: every row {upto} is there once"
-        if all(audited.judgement.wanted.digest is not None for audited in found.sinks)
+        if all(audited.judgement.wanted.digest is not None for audited in result.sinks)
         else f"exact: as many rows as were staged {upto} are there; digest=True on the sink also proves which rows",
         Verdict.DIFFERS: f"differs: the rows {upto} are not those that were staged",
         Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not everything could be proven",
     }[verdict]
     lines = [paint(conclusion, COLOURS[verdict])]
-    if found.held:
+    if result.held:
         lines.append(
-            f"{counted(len(found.held), 'epoch')} ({listed(found.held)}) decided but not done, so not audited. Run "
-            f"`epochal recover {found.stream.path}`"
+            f"{counted(len(result.held), 'epoch')} ({listed(result.held)}) decided but not done, so not audited. Run "
+            f"`epochal recover {result.stream.path}`"
         )
-    if found.in_doubt:
-        lines.append(f"epoch {listed(found.in_doubt)} in doubt until the query runs again, so not audited")
+    if result.in_doubt:
+        lines.append(f"epoch {listed(result.in_doubt)} in doubt until the query runs again, so not audited")
     return "\n".join(lines)
 
 

@@ -51,7 +51,7 @@ class Ports:
 
     @classmethod
     def free(cls, host: str, datanodes: int, rpc: int | None) -> Self:
-        """Ports at which nobody listens; the first may be given."""
+        """Free ports; `rpc` may be given."""
         taken = [rpc] if rpc else []
 
         def one() -> int:
