@@ -26,7 +26,7 @@ def published(scene: Scene, epoch: int, name: str = "sink") -> Path:
     return scene.root / name / f"{epoch:012d}.000001.{QUERY}"
 
 
-def test_a_stream_that_is_exact_is_said_to_be(scene: Scene) -> None:
+def test_a_stream_that_is_exact_is_reported_as_exact(scene: Scene) -> None:
     scene.run(scene.driver(auditable(scene)), 3)
 
     answer = scene.command("audit")
@@ -48,7 +48,7 @@ def test_the_same_for_machines(scene: Scene) -> None:
     assert sink["differences"] == sink["not_provable"] == sink["notes"] == []
 
 
-def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_tells(scene: Scene) -> None:
+def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_is_3(scene: Scene) -> None:
     scene.run(scene.driver(auditable(scene)), 2)
     shutil.copy(published(scene, 1), scene.root / "sink" / f"{1:012d}.000007.{QUERY}")
 
@@ -99,7 +99,7 @@ def test_a_sink_without_an_audit_is_not_provable_and_no_fault(scene: Scene) -> N
     assert "nothing differs up to epoch 1, but not everything could be proven" in answer.out
 
 
-def test_what_is_in_doubt_or_held_is_told_and_what_is_done_is_audited(scene: Scene) -> None:
+def test_what_is_in_doubt_or_held_is_reported_and_what_is_done_is_audited(scene: Scene) -> None:
     driver = scene.driver(auditable(scene))
     scene.run(driver, 2)
     scene.decide(driver, 2)

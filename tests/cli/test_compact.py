@@ -52,7 +52,7 @@ def fill(compact: Command, epochs: int = 3, ending: str = ".json") -> None:
         publish(FILES, epoch, parts, target=str(compact.target))
 
 
-def test_a_table_tells_what_became_of_each_bucket(compact: Command) -> None:
+def test_a_table_shows_what_became_of_each_bucket(compact: Command) -> None:
     fill(compact)
 
     answer = compact()
@@ -73,7 +73,7 @@ def test_a_table_tells_what_became_of_each_bucket(compact: Command) -> None:
     assert len(visible(FILES, str(compact.target))) == 2
 
 
-def test_json_is_all_that_machines_are_told(compact: Command) -> None:
+def test_json_is_all_that_is_printed(compact: Command) -> None:
     fill(compact)
 
     answer = compact("--json")
@@ -97,7 +97,7 @@ def test_json_is_all_that_machines_are_told(compact: Command) -> None:
     }
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(compact: Command) -> None:
+def test_a_dry_run_shows_the_same_and_changes_nothing(compact: Command) -> None:
     fill(compact)
     before = [*FILES.walk(str(compact.target))]
 
@@ -110,7 +110,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(compact: Command) -> None:
     assert dry["buckets"] == compact("--json").json["buckets"]
 
 
-def test_nothing_to_join_is_said(compact: Command) -> None:
+def test_nothing_to_join_is_reported(compact: Command) -> None:
     fill(compact, epochs=1)
 
     assert compact().out == "nothing to join\n"
@@ -123,7 +123,7 @@ def test_the_limit_is_a_size_as_people_write_it(compact: Command) -> None:
     assert [row["files_after"] for row in compact("--json", "--max-bytes", "8 B").json["buckets"]] == [2, 2]
 
 
-def test_a_grace_is_told_and_kept(compact: Command) -> None:
+def test_a_grace_is_reported_and_respected(compact: Command) -> None:
     fill(compact)
 
     answer = compact("--grace", "1h")
@@ -195,7 +195,7 @@ def test_a_folder_that_is_no_target_is_refused(compact: Command) -> None:
         (["--header", "maybe"], "'maybe': yes or no"),
     ],
 )
-def test_wrong_options_are_told(options: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_reported(options: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["compact", "x", *options])
     assert fault in capsys.readouterr().err
