@@ -1,1 +1,1 @@
-"""Speed, beside a peer in the same run. Figures are ratios: machines are noisy."""
+"""Benchmarks against a peer in the same run. Compare ratios, not seconds: machines are noisy."""

@@ -2,11 +2,10 @@
 
     python -m benchmarks.cassandra [--rounds 5] [--epochs 1] [--json] [--only SHAPE] [--ways epochal ...]
 
-One server for all, started by the benchmark. Each run is one stream of 200,000 rows an epoch into an empty
-table and ends when the last row is acknowledged; afterwards the rows are counted. A client's CPU is that of
-the driver, of the JVM and of the Python workers. ``scattered`` has 50 rows
-in a partition, which come one by one among those of others, as a stream brings them; ``sorted`` has 50 that come one
-after the other; ``unique`` has one. The connector (3.5.1, made for Spark 3.5) is fetched by Spark's own resolver.
+All use one server, which the benchmark starts. Each run streams 200,000 rows an epoch into an empty table and ends when
+the last row is acknowledged; then the rows are counted. A client's CPU time is that of the driver, the JVM and the
+Python workers. ``scattered`` has 50 rows in a partition, interleaved with those of others, as in a stream; ``sorted``
+has 50 consecutive rows; ``unique`` has one. Spark's own resolver fetches the connector (3.5.1, for Spark 3.5).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import CpuMeter, Figure, note, race, table
-from benchmarks.streams import Stream
+from benchmarks.streams import SourceStream
 from epochal import CassandraSink, EpochWriter, session
 from epochal.testing import servers
 
@@ -45,23 +44,23 @@ TEXT = "concat(s, repeat('x', 40)) AS s"
 
 
 class Bench:
-    """One shape of rows, one table."""
+    """One shape of rows in one table."""
 
-    def __init__(self, stream: Stream, server: servers.CassandraCluster, looker: Any, shape: str) -> None:
-        self._stream, self._server, self._looker = stream, server, looker
+    def __init__(self, stream: SourceStream, server: servers.CassandraCluster, admin: Any, shape: str) -> None:
+        self._stream, self._server, self._admin = stream, server, admin
         self.cpu: dict[str, list[float]] = {way: [] for way in WAYS}
         self._meter, self._used = CpuMeter(), 0.0
         self._shape, self._table = shape, f"bench.{shape}"
-        looker.execute(f"CREATE TABLE {self._table} (p bigint, c bigint, s text, d double, PRIMARY KEY (p, c))")
+        admin.execute(f"CREATE TABLE {self._table} (p bigint, c bigint, s text, d double, PRIMARY KEY (p, c))")
 
     def race(self, ways: Sequence[str], rounds: int) -> list[Figure]:
         how = {CONNECTOR: self._connector, CONCURRENT: self._concurrent, EPOCHAL: self._epochal}
         return race({way: partial(self._run, way, how[way]) for way in ways}, peer=ways[0], rounds=rounds)
 
     def _run(self, way: str, how: Callable[[Path, DataStreamWriter], None]) -> float:
-        tables = self._looker.execute("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'bench'")
-        for row in tables:  # with what epochal remembers of the stream before
-            self._looker.execute(f"TRUNCATE bench.{row.table_name}")
+        tables = self._admin.execute("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'bench'")
+        for row in tables:  # including epochal's own tables of the run before
+            self._admin.execute(f"TRUNCATE bench.{row.table_name}")
         self._meter = CpuMeter(without=[node.pid for node in self._server.nodes])
         seconds = self._stream.run(how, count=self._count)
         self.cpu[way].append(self._used)
@@ -69,7 +68,7 @@ class Bench:
 
     def _count(self) -> int:
         self._used = self._meter.seconds()
-        return sum(1 for _ in self._looker.execute(f"SELECT c FROM {self._table}"))
+        return sum(1 for _ in self._admin.execute(f"SELECT c FROM {self._table}"))
 
     def _keyed(self, frame: DataFrame) -> DataFrame:
         return frame.selectExpr(f"{PARTITIONS[self._shape]} AS p", "id AS c", TEXT, "d")
@@ -144,8 +143,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=list(PARTITIONS))
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="the first is the peer")
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what to run; the first is the peer")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     results: dict[str, dict[str, dict[str, float]]] = {}
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
@@ -153,16 +152,16 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder,
         servers.cassandra(own=True, java_options=["-XX:TieredStopAtLevel=4"], tell=note) as server,
     ):
-        looker = Cluster(server.hosts, port=server.port, protocol_version=5).connect()
-        looker.default_timeout = 60
+        admin = Cluster(server.hosts, port=server.port, protocol_version=5).connect()
+        admin.default_timeout = 60
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
-        looker.execute(f"CREATE KEYSPACE bench WITH replication = {replication}")
+        admin.execute(f"CREATE KEYSPACE bench WITH replication = {replication}")
         spark = _session(server, connector=CONNECTOR in args.ways)
         for shape in PARTITIONS:
             if args.only in (None, shape):
                 title = f"{args.epochs} x {ROWS:,} rows, partitions {shape}, one node, local[2]"
                 note(title)
-                bench = Bench(Stream(spark, Path(folder), args.epochs, ROWS), server, looker, shape)
+                bench = Bench(SourceStream(spark, Path(folder), args.epochs, ROWS), server, admin, shape)
                 figures = bench.race(args.ways, args.rounds)
                 results[shape] = _found(figures, bench, args.epochs * ROWS)
                 if not args.json:
@@ -170,7 +169,7 @@ def main() -> None:
                     for way, found in results[shape].items():
                         rate, cpu = found["rows_per_second"], found["cpu_us_per_row"]
                         print(f"{way:<28} {rate:>9,} rows/s {cpu:>9} us of CPU a row")
-        looker.cluster.shutdown()
+        admin.cluster.shutdown()
     if args.json:
         print(json.dumps(results, indent=1))
 

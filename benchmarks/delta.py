@@ -2,10 +2,10 @@
 
     python -m benchmarks.delta [--rounds 5] [--json] [--only small|large|merge|versions]
 
-All of them run with Hadoop's own local file system ("as it comes") and with epochal's, in a session for each. Each run
-starts from an empty table and checkpoint and ends when the last row is visible; all write log checkpoints on the same
-interval. ``merge`` compares upserts with foreachBatch + MERGE, ``versions``
-tells what a commit costs on a table with a long log.
+All run with Hadoop's own local file system ("as it comes") and with epochal's, each in its own session. Each run starts
+from an empty table and checkpoint and ends when the last row is visible; all write log checkpoints at the same
+interval. ``merge`` compares upserts with foreachBatch + MERGE; ``versions`` measures a commit on a table with a long
+log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.measure import note
-from benchmarks.streams import SHAPES, Stream
+from benchmarks.streams import SHAPES, SourceStream
 from epochal import DeltaSink, EpochWriter
 from epochal.sinks.delta.handle import NewFile
 from epochal.sinks.delta.table.native import NativeTable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NATIVE = "Delta's streaming sink"
 MERGE = "foreachBatch + MERGE"
 MERGE_SHAPE = (8, 50_000)
-KEYS = 200_000  # the merged table has so many rows: most epochs update what is there
+KEYS = 200_000  # rows of the merged table: most epochs update existing rows
 AT_VERSIONS = (10, 1_000, 5_000)
 APP = "benchmark"
 
@@ -69,13 +69,13 @@ def race(sessions: Sessions, shape: Shape, rounds: int) -> Standings:
 
 
 def prepare(shape: Shape, spark: SparkSession) -> None:
-    """Make the source: once, for all competitors on both disks."""
-    Stream(spark, shape.home, shape.epochs, shape.rows)
+    """Write the source once, for all competitors on both disks."""
+    SourceStream(spark, shape.home, shape.epochs, shape.rows)
 
 
 def run(shape: Shape, name: str, spark: SparkSession) -> float:
     """One run of one competitor."""
-    stream = Stream(spark, shape.home, shape.epochs, shape.rows)
+    stream = SourceStream(spark, shape.home, shape.epochs, shape.rows)
     if shape.merges:
         return stream.run(partial(MERGES[name], spark), "delta", KEYS)
     return stream.run(APPENDS[name], "delta")
@@ -134,7 +134,7 @@ def _keyed(frame: DataFrame) -> DataFrame:
 
 
 def commit_costs(home: Path) -> dict[int, float]:
-    """Milliseconds of a commit at some versions of one table, the median of nine."""
+    """Milliseconds of a commit at some versions of one table: the median of nine."""
     place = home / "long"
     shutil.rmtree(place, ignore_errors=True)
     long = NativeTable(str(place))
@@ -161,7 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delta", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=[*SHAPES, "merge", "versions"])
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     results: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:

@@ -1,7 +1,7 @@
-"""Every competitor twice: with Hadoop's own file system for ``file:``, and with epochal's.
+"""Runs every competitor twice: with Hadoop's own file system for ``file:``, and with epochal's.
 
-A JVM keeps its file systems until it ends, so each of the two has a session in a process of its own. Both live through
-a race, which alternates between them: every ratio is to the same peer in the same round.
+A JVM keeps its file systems until it ends, so each has a session in its own process. A race alternates between the two
+sessions: every ratio is to the same peer in the same round.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Disk(StrEnum):
 
 
 class Sessions:
-    """A Spark for each disk, in a process of its own that starts with its first work."""
+    """A Spark session for each disk, in its own process, started at first use."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._settings = tuple((settings or {}).items())
@@ -49,7 +49,7 @@ class Sessions:
             process.shutdown(cancel_futures=True)
 
     def call(self, disk: Disk, work: Callable[[SparkSession], Result]) -> Result:
-        """Do this work there. It and its result are pickled: a function of a module, or a `partial` of one."""
+        """Run work in that session. It is pickled, as is its result: use a module's function or a `partial` of one."""
         return self._processes[disk].submit(_call, disk, self._settings, work).result()
 
 
@@ -141,7 +141,7 @@ def race_on(
     rounds: int,
     others: Mapping[str, Callable[[], float]] | None = None,
 ) -> Standings:
-    """Race every competitor on every disk; `others` know no disk and run once a round."""
+    """Race every competitor on every disk. `others` do not depend on the disk and run once a round."""
     pairs = {(name, disk): partial(run, disk) for name, run in runs.items() for disk in disks}
     entries = {f"{name}, {disk}": run for (name, disk), run in pairs.items()}
     found = race({**entries, **(others or {})}, peer=f"{peer}, {disks[0]}", rounds=rounds)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.files [--rounds 5] [--json] [--only small|large]
 
-All of them run with Hadoop's own local file system ("as it comes") and with epochal's, in a session for each. Each run
-starts from an empty target and checkpoint and ends when the last row is visible. Printed besides: what the journal
-costs an epoch, and how long after commits/N an epoch is visible.
+All run with Hadoop's own local file system ("as it comes") and with epochal's, each in its own session. Each run starts
+from an empty target and checkpoint and ends when the last row is visible. It also prints the journal's time for each
+epoch, and the time from commits/N until the epoch is visible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.measure import note, percentile
-from benchmarks.streams import SHAPES, Stream
+from benchmarks.streams import SHAPES, SourceStream
 from epochal import EpochWriter, RollingFileSink
 from epochal.sinks.files import published
 from epochal.txn.journal import Journal
@@ -39,8 +39,8 @@ JOURNAL_CALLS = ("read", "claim", "prepare", "seal", "decide", "finish", "compac
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
-    """What one run took; the milliseconds are those of epochal."""
+class RunTimes:
+    """The times of one run; the milliseconds are those of epochal."""
 
     seconds: float
     journal_ms: float
@@ -57,7 +57,7 @@ class Shape:
 
 
 class Bench:
-    """One shape and everything that is measured on it."""
+    """Runs and measures all competitors on one shape."""
 
     def __init__(self, sessions: Sessions, shape: Shape) -> None:
         self._sessions, self._shape = sessions, shape
@@ -77,17 +77,17 @@ class Bench:
 
 
 def prepare(shape: Shape, spark: SparkSession) -> None:
-    """Make the source: once, for all competitors on both disks."""
-    Stream(spark, shape.home, shape.epochs, shape.rows)
+    """Write the source once, for all competitors on both disks."""
+    SourceStream(spark, shape.home, shape.epochs, shape.rows)
 
 
-def run(shape: Shape, name: str, spark: SparkSession) -> Took:
+def run(shape: Shape, name: str, spark: SparkSession) -> RunTimes:
     """One run of one competitor."""
-    stream = Stream(spark, shape.home, shape.epochs, shape.rows)
+    stream = SourceStream(spark, shape.home, shape.epochs, shape.rows)
     with journal_timer() as spent:
         seconds = stream.run(RUNS[name])
     visible = _visible_after(stream.place / "target") if name == EPOCHAL else []
-    return Took(seconds, 1000 * sum(spent) / shape.epochs, tuple(visible))
+    return RunTimes(seconds, 1000 * sum(spent) / shape.epochs, tuple(visible))
 
 
 def _file_sink(target: Path, writer: DataStreamWriter) -> None:
@@ -109,7 +109,7 @@ RUNS = {PEER: _file_sink, "plain foreachBatch": _plain, EPOCHAL: _epochal}
 
 
 def _visible_after(target: Path) -> list[float]:
-    """Milliseconds from commits/N to the last rename of epoch N, by the file system's own clock."""
+    """Milliseconds from commits/N to the last rename of epoch N, by the file system's clock."""
     found = []
     for epoch in published(str(target)):
         committed = os.stat(target.parent / "checkpoint" / "commits" / str(epoch.epoch)).st_ctime_ns
@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.files", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=SHAPES)
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:

@@ -1,9 +1,9 @@
-"""How many processes Spark's JVM starts in an epoch, with Hadoop's own local file system and with epochal's.
+"""Counts the processes that Spark's JVM starts in an epoch, with Hadoop's own local file system and with epochal's.
 
     python -m benchmarks.forks [--epochs 50] [--json]
 
-Java's flight recorder counts them. Counted is what starts between the last commit of the warm-up and the last commit of
-all, whoever starts it: Spark itself runs ``rm`` for folders of RocksDB now and then, on any file system.
+Java's flight recorder counts every process that starts between the last commit of the warm-up and the very last commit.
+On any file system Spark itself sometimes runs ``rm`` for folders of RocksDB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.disks import CORES, Disk, Sessions
 from benchmarks.measure import note
-from benchmarks.streams import Stream
+from benchmarks.streams import SourceStream
 from epochal import DeltaSink, EpochWriter, RollingFileSink
 from epochal.sinks.spark.sessions import set_for
 
@@ -51,25 +51,25 @@ class Start:
     command: str
 
 
-def _file_sink(stream: Stream, _: int) -> None:
+def _file_sink(stream: SourceStream, _: int) -> None:
     def work(target: Path, writer: DataStreamWriter) -> None:
         writer.format("parquet").start(str(target)).awaitTermination()
 
     stream.run(work)
 
 
-def _epochal_files(stream: Stream, _: int) -> None:
+def _epochal_files(stream: SourceStream, _: int) -> None:
     stream.run(_into_files)
 
 
-def _epochal_delta(stream: Stream, _: int) -> None:
+def _epochal_delta(stream: SourceStream, _: int) -> None:
     def work(target: Path, writer: DataStreamWriter) -> None:
         EpochWriter(DeltaSink(str(target))).start(writer).awaitTermination()
 
     stream.run(work, "delta")
 
 
-def _stateful(stream: Stream, epochs: int) -> None:
+def _stateful(stream: SourceStream, epochs: int) -> None:
     def counts(frame: DataFrame) -> DataFrame:
         return frame.groupBy("p").count()
 
@@ -83,7 +83,7 @@ def _into_files(target: Path, writer: DataStreamWriter) -> None:
     EpochWriter(RollingFileSink(str(target))).start(writer).awaitTermination()
 
 
-QUERIES: dict[str, Callable[[Stream, int], None]] = {
+QUERIES: dict[str, Callable[[SourceStream, int], None]] = {
     "Spark's file sink": _file_sink,
     "epochal, files": _epochal_files,
     "epochal, Delta": _epochal_delta,
@@ -93,8 +93,8 @@ QUERIES: dict[str, Callable[[Stream, int], None]] = {
 
 def count(home: Path, epochs: int, name: str, spark: SparkSession) -> dict[str, int]:
     """The processes started in all steady epochs of one query, by command."""
-    stream = Stream(spark, home, WARM_UP + epochs, ROWS)
-    # Commits tell when an epoch ended: Spark must not clear away that of the last warm-up.
+    stream = SourceStream(spark, home, WARM_UP + epochs, ROWS)
+    # Commits show when an epoch ended: Spark must not purge that of the last warm-up epoch.
     retained = {RETAINED: str(max(LEAST_RETAINED, WARM_UP + epochs + 1))}
     with set_for(spark, {**STATE, **retained}), recorded(spark, home / "recording.jfr") as starts:
         QUERIES[name](stream, WARM_UP + epochs)
@@ -106,7 +106,7 @@ def count(home: Path, epochs: int, name: str, spark: SparkSession) -> dict[str, 
 
 @contextmanager
 def recorded(spark: SparkSession, file: Path) -> Iterator[list[Start]]:
-    """Collects the processes that the JVM starts; they are there at the end."""
+    """Collects the processes that the JVM starts; the list is filled at the end."""
     jvm: Any = spark._jvm
     path = jvm.java.io.File(str(file)).toPath()
     recording = jvm.jdk.jfr.Recording()
@@ -130,7 +130,7 @@ def main() -> None:
     """Count and report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forks", description=__doc__)
     parser.add_argument("--epochs", type=int, default=50)
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     found: dict[str, dict[Disk, dict[str, int]]] = {name: {} for name in QUERIES}
     with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:

@@ -1,4 +1,4 @@
-"""How figures are taken: order alternated, several repetitions, the median with its spread."""
+"""How times are measured: alternating order, several rounds, the median with its spread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one competitor took."""
+    """The times of one competitor."""
 
     name: str
     seconds: tuple[float, ...]
@@ -30,7 +30,7 @@ class Figure:
 
 
 def race(runs: Mapping[str, Callable[[], float]], *, peer: str, rounds: int) -> list[Figure]:
-    """Run every competitor `rounds` times, in an order that turns each round; a first round warms up."""
+    """Run every competitor `rounds` times, rotating the order each round, after a warm-up round."""
     names = list(runs)
     width = max(map(len, names))
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -48,28 +48,28 @@ def race(runs: Mapping[str, Callable[[], float]], *, peer: str, rounds: int) -> 
 
 
 def ratios(figure: Figure, peer: Figure) -> tuple[float, ...]:
-    """To another figure of the same race, round by round."""
+    """The ratios to another figure of the same race, round by round."""
     return tuple(a / b for a, b in zip(figure.seconds, peer.seconds, strict=True))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which a share of all lies."""
+    """The value below which a share of all values lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def timed(work: Callable[[], object]) -> float:
-    """The seconds that some work takes."""
+    """The seconds that the work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 class CpuMeter:
-    """The CPU that this process and those below it use, but for some and those below them.
+    """The CPU time of this process and its descendants, except for some processes and their descendants.
 
-    Of processes that are there at the end: Spark's Python workers end with their work long done, and what they
-    used before would otherwise be taken off.
+    Only processes that still run at the end count: a Python worker of an earlier run may end meanwhile, and the time
+    it used before would be subtracted.
     """
 
     def __init__(self, without: Sequence[int] = ()) -> None:
@@ -77,14 +77,14 @@ class CpuMeter:
         self._before = self._used()
 
     def seconds(self) -> float:
-        """Since this was made."""
+        """CPU seconds since the meter was created."""
         return sum(ticks - self._before.get(pid, 0) for pid, ticks in self._used().items()) / os.sysconf("SC_CLK_TCK")
 
     def _used(self) -> dict[int, int]:
         below: dict[int, list[int]] = {}
         used: dict[int, int] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # it has ended since
+            with contextlib.suppress(OSError):  # the process has ended
                 fields = stat.read_text().rpartition(")")[2].split()
                 below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
                 used[int(stat.parent.name)] = int(fields[11]) + int(fields[12])
@@ -98,7 +98,7 @@ class CpuMeter:
 
 
 def table(figures: Sequence[Figure], peer: str) -> str:
-    """The figures for people."""
+    """The figures as a table."""
     lines = [f"{'':<28} {'median s':>9} {'spread s':>15} {'x ' + peer:>18} {'spread':>13}"]
     for f in figures:
         spread = f"{min(f.seconds):.2f}-{max(f.seconds):.2f}"
@@ -108,5 +108,5 @@ def table(figures: Sequence[Figure], peer: str) -> str:
 
 
 def note(text: str) -> None:
-    """Progress, beside the result."""
+    """Print progress to stderr; stdout has the result."""
     print(text, file=sys.stderr, flush=True)

@@ -1,10 +1,10 @@
-"""Does a long query grow? Many small epochs: the driver's Python process and the time of an epoch along the way.
+"""Does memory grow in a long query? Runs many small epochs, and measures the driver's memory and the time of each.
 
     python -m benchmarks.memory [--epochs 2000] [--buckets 1] [--rolling 0] [--on local|hdfs] [--json]
 
-With `--rolling N` a bucket's part is open for N epochs; with `--buckets` so many are open at a time. Each epoch has
-a row for each bucket. Half-way the query is stopped and goes on with three times as many partitions: rows and files
-must be what they would be without that.
+With `--rolling N` the part of a bucket stays open for N epochs; `--buckets` is the number of open parts. Each epoch has
+a row for each bucket. Half-way the query stops and restarts with three times as many partitions: that must not change
+the rows and files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "id long, bucket long"
-# How Spark waits for each of its small files: for 2 ms, then twice as long, 13 times. Of 10,000 files that is the most.
+# How Spark waits for each small file: 2 ms, then doubled, 13 times. With 10,000 files this is most of the time.
 WAITING = "spark.hadoop.dfs.client.block.write.locateFollowingBlock"
 IMPATIENT = {f"{WAITING}.initial.delay.ms": "2", f"{WAITING}.retries": "13"}
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--buckets", type=int, default=1)
     parser.add_argument("--rolling", type=int, default=0, metavar="N", help="epochs that a part stays open for")
     parser.add_argument("--on", choices=("local", "hdfs"), default="local")
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-memory-")))
@@ -76,7 +76,7 @@ def main() -> None:
     parts = args.epochs // args.rolling if args.rolling else args.epochs
     shown = args.buckets * parts * (args.rolling or 1)
     if rows != shown or (args.rolling and files != args.buckets * parts):
-        raise SystemExit(f"{rows} rows in {files} files; the policy says {shown} in {args.buckets * parts}")
+        raise SystemExit(f"{rows} rows in {files} files; the policy requires {shown} in {args.buckets * parts}")
 
 
 def _feed(source: Path, epochs: range, buckets: int) -> None:

@@ -3,20 +3,19 @@
     python -m benchmarks.rolling [--rounds 5] [--json] [--only small|large] [--on local|hdfs] [--format parquet|json]
                                  [--flink] [--files 1]
 
-On a local disk all of them run with Hadoop's own file system ("as it comes") and with epochal's, in a session for
-each; HDFS is the same for all. Each run starts from an empty target and checkpoint and ends when the last row is
-visible: parts close at half of all rows. Printed besides: how many files each makes, and what an epoch costs that is
-not Spark's own writing.
+On a local disk all run with Hadoop's own file system ("as it comes") and with epochal's, each in its own session; on
+HDFS there is only one. Each run starts from an empty target and checkpoint and ends when the last row is visible: parts
+close at half of all rows. It also prints the number of files, and epochal's own time for each epoch, without Spark's
+writing.
 
-With ``--flink`` Flink's FileSink copies the same rows, in a Java of its own with Spark's heap and as many cores. Its
-epochs are checkpoints and follow the clock: the interval is taken from the run before, so that there are about as many
-as Spark has, or as many as it can make (one may take longer than the shortest interval); how many there were is
-told. Read its seconds with what differs besides: it works on two files of the source at a time, where a micro-batch has
-one file and so one task (with ``--files 2`` it has two of half the size); it keeps one job for all epochs, where Spark
-plans each; both its writers close a file at each checkpoint, so that no part stays open; on a local disk it forces its
-data files and checkpoints down (fsync), as epochal does its own, and Spark's sinks do not. How much of the difference
-is Spark's own is told by a query that reads the same rows and writes nothing ("Spark, no sink"): no sink of Spark's can
-be faster.
+With ``--flink`` Flink's FileSink copies the same rows, in its own JVM with Spark's heap and as many cores. Its epochs
+are checkpoints at a fixed interval. The interval is derived from the run before, so that there are about as many as
+Spark's epochs, or as many as Flink can make (a checkpoint may take longer than the shortest interval); their number is
+printed. Other differences to consider: Flink reads two source files at a time, while a micro-batch has one file and so
+one task (``--files 2`` gives it two of half the size). Flink runs one job for all epochs, while Spark plans each. Both
+of Flink's writers close a file at each checkpoint, so no part stays open. On a local disk Flink and epochal fsync their
+data files and checkpoints; Spark's sinks do not. A query that reads the same rows and writes nothing ("Spark, no sink")
+shows how much of the difference is Spark's own: no sink of Spark can be faster.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.flink import Flink, NoFlink, flink
 from benchmarks.flink.pace import Paced
 from benchmarks.measure import note, timed
-from benchmarks.streams import SCHEMA, Stream
+from benchmarks.streams import SCHEMA, SourceStream
 from epochal import EpochWriter, Rolling, RollingFileSink
 from epochal.sinks.files.options import Format
 from epochal.sinks.storage.hadoop import resolve
@@ -55,21 +54,21 @@ PEER = "Spark's file sink"
 FLINK = "Flink's FileSink"
 NO_SINK = "Spark, no sink"
 EPOCHAL = "epochal, rolling"
-PACING = 5  # runs by which Flink finds its pace; if it is warmer for it than the others, that is to its favour
+PACING = 5  # runs to find Flink's checkpoint interval; the extra warm-up favours Flink
 SHAPES = {"small": (20, 50_000), "large": (20, 500_000)}
-DISKS = {"local": tuple(Disk), "hdfs": (Disk.SAME,)}  # on HDFS all have the same one anyhow
+DISKS = {"local": tuple(Disk), "hdfs": (Disk.SAME,)}  # HDFS has one file system for all
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One shape of input, one place, one format. Pickled: the runs are in other processes."""
+    """One shape of input, one place, one format. It is pickled, because the runs are in other processes."""
 
     home: Path
     root: str
     epochs: int
     rows: int
     format: Format
-    files: int  # of the source, in an epoch
+    files: int  # source files in an epoch
 
     @property
     def target(self) -> str:
@@ -81,8 +80,8 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
-    """What one run took, and how many files it made."""
+class RunResult:
+    """The time of one run, and the number of files it made."""
 
     seconds: float
     files: int
@@ -90,7 +89,7 @@ class Took:
 
 
 class Bench:
-    """One shape and everything that is measured on it."""
+    """Runs and measures all competitors on one shape."""
 
     def __init__(self, sessions: Sessions, shape: Shape, disks: tuple[Disk, ...], other: Flink | None) -> None:
         self._sessions, self._shape, self._disks = sessions, shape, disks
@@ -126,25 +125,25 @@ class Bench:
 
 
 def prepare(shape: Shape, spark: SparkSession) -> Path:
-    """The source, made by whoever asks first."""
-    return Stream(spark, shape.home, shape.epochs * shape.files, shape.rows // shape.files).source
+    """The source; the first call writes it."""
+    return SourceStream(spark, shape.home, shape.epochs * shape.files, shape.rows // shape.files).source
 
 
 def clear(shape: Shape, spark: SparkSession) -> None:
-    """Remove what the run before has left."""
+    """Remove the files of the run before."""
     files, place = resolve(f"{shape.root}/run", spark)
     files.delete(place)
 
 
 def count_files(shape: Shape, name: str, spark: SparkSession) -> int:
-    """The files of the target. A run whose rows are not all there ends it all."""
+    """The number of files in the target. Exits if rows are missing."""
     found = spark.read.schema(SCHEMA).format(shape.format).load(shape.target)
     if (count := found.count()) != shape.epochs * shape.rows:
-        raise SystemExit(f"{name}: {count} rows instead of {shape.epochs * shape.rows}: no figure for that")
+        raise SystemExit(f"{name}: {count} rows instead of {shape.epochs * shape.rows}: there is no result")
     return len(found.inputFiles())
 
 
-def run(shape: Shape, name: str, spark: SparkSession) -> Took:
+def run(shape: Shape, name: str, spark: SparkSession) -> RunResult:
     """One run of one of Spark's competitors."""
     source = prepare(shape, spark)
     clear(shape, spark)
@@ -154,7 +153,7 @@ def run(shape: Shape, name: str, spark: SparkSession) -> Took:
     with our_own_time() as spent:
         seconds = timed(lambda: RUNS[name](shape, writer))
     files = 0 if name == NO_SINK else count_files(shape, name, spark)
-    return Took(seconds, files, 1000 * sum(spent) / shape.epochs)
+    return RunResult(seconds, files, 1000 * sum(spent) / shape.epochs)
 
 
 def _file_sink(shape: Shape, writer: DataStreamWriter) -> None:
@@ -183,7 +182,7 @@ RUNS = {PEER: _file_sink, "plain foreachBatch": _plain, EPOCHAL: _epochal, NO_SI
 
 @contextmanager
 def our_own_time() -> Iterator[list[float]]:
-    """Seconds in the coordinator, without those in Spark's writer."""
+    """Collects the seconds in the coordinator, without those in Spark's writer."""
     spent: list[float] = []
 
     def wrap(owner: Any, name: str, sign: int) -> Callable[[], None]:
@@ -214,9 +213,11 @@ def main() -> None:
     parser.add_argument("--only", choices=SHAPES)
     parser.add_argument("--on", choices=("local", "hdfs"))
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
-    parser.add_argument("--files", type=int, default=1, help="files of the source in an epoch, each of them a task")
-    parser.add_argument("--flink", action="store_true", help="Flink's FileSink too: needs a JDK, fetches 160 MB once")
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--files", type=int, default=1, help="source files in an epoch, a task each")
+    parser.add_argument(
+        "--flink", action="store_true", help="run Flink's FileSink too: needs a JDK, fetches 160 MB once"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     if args.flink and args.format != "parquet":
         parser.error("--flink copies Parquet only")

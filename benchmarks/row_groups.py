@@ -1,8 +1,8 @@
-"""How large must a row group be? One Parquet file of the same rows, with row groups of different sizes, read by Spark.
+"""How large must a row group be? Spark reads Parquet files with the same rows and row groups of different sizes.
 
     python -m benchmarks.row_groups [--rounds 7] [--json]
 
-It decides from what size on a rolled part is made by copying row groups (`Rolling(merge_below=)`).
+The result sets the size from which a rolled part is made by copying row groups (`Rolling(merge_below=)`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from benchmarks.measure import Figure, race, table, timed
-from benchmarks.streams import Stream
+from benchmarks.streams import SourceStream
 from epochal import session
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def main() -> None:
     """Race and report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.row_groups", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", action="store_true", help="machines read this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder:
         spark = session("benchmark", master="local[2]")
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _files(spark: SparkSession, home: Path) -> dict[str, Path]:
-    Stream(spark, home, 1, ROWS)  # makes the source
+    SourceStream(spark, home, 1, ROWS)  # makes the source
     rows = pq.read_table(sorted((home / f"source-1x{ROWS}").glob("*/*.parquet")))
     files = {}
     for group in GROUPS:

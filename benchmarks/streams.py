@@ -1,4 +1,4 @@
-"""The stream that every benchmark runs: so many epochs of so many rows, from files, to their end."""
+"""The stream that every benchmark runs: a number of epochs with a number of rows each, from files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SHAPES = {"small": (20, 50_000), "large": (3, 2_000_000)}
 SCHEMA = "id long, s string, d double, p int"
 
 
-class Stream:
-    """A source of files, one an epoch, and runs from it into an empty target.
+class SourceStream:
+    """A source with one file an epoch, and runs from it into an empty target.
 
-    The first to ask for a source makes it; streams of the same home, in other processes too, share it.
+    The first stream writes the source; others with the same home share it, also in other processes.
     """
 
     def __init__(self, spark: SparkSession, home: Path, epochs: int, rows: int) -> None:
         self._spark, self._home, self._epochs, self._rows = spark, home, epochs, rows
-        self.place = home / "run"  # of the last run: its target and its checkpoint
+        self.place = home / "run"  # target and checkpoint of the last run
         self.source = home / f"source-{epochs}x{rows}"
         if not self.source.exists():
             self._make_source()
@@ -38,7 +38,7 @@ class Stream:
         count: Callable[[], int] | None = None,
         query: Callable[[DataFrame], DataFrame] | None = None,
     ) -> float:
-        """The seconds until the last row is visible. A run whose rows are not all there ends it all."""
+        """The seconds until the last row is visible. Exits if rows are missing."""
         place = self.place
         shutil.rmtree(place, ignore_errors=True)
         stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
@@ -49,7 +49,7 @@ class Stream:
         found = count() if count else self._spark.read.format(form).load(str(place / "target")).count()
         expected = distinct or self._epochs * self._rows
         if found != expected:
-            raise SystemExit(f"{found} rows instead of {expected}: a figure for wrong output is none")
+            raise SystemExit(f"{found} rows instead of {expected}: the output is wrong, so there is no result")
         return seconds
 
     def _make_source(self) -> None:

@@ -1,9 +1,9 @@
-"""Read whole epochs only, while the query goes on writing.
+"""Read only whole epochs while the query writes.
 
     python examples/exactly_once_reader.py FOLDER/archive
 
-A plain reader of the folder may see an epoch's files arrive one by one. The manifest lists an epoch when all
-of it is there.
+A plain reader of the folder may see an epoch's files arrive one by one. The manifest lists an epoch when it is
+complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import epochal
 
 
 def main(target: str) -> None:
-    """Read what the manifest lists, and compare it with what the manifest says."""
+    """Read the files that the manifest lists, and compare their rows with its counts."""
     epochs = epochal.published(target)
     files = [f"{target}/{name}" for epoch in epochs for name, _ in epoch.files]
     for epoch in epochs:

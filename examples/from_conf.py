@@ -1,8 +1,8 @@
-"""The same archive, described by Spark's settings alone: where rows go is for operations to decide.
+"""The same archive, configured by Spark settings alone, so that operations decide where rows go.
 
     python examples/from_conf.py FOLDER
 
-reads FOLDER/incoming, as `orders_to_files.py` made it. In production the settings come from
+It reads FOLDER/incoming, which `orders_to_files.py` creates. In production the settings come from
 spark-defaults.conf or `spark-submit --conf`.
 """
 

@@ -1,9 +1,9 @@
-"""Orders into three places at once: a table to look them up in, totals per customer, and an archive of files.
+"""Writes orders to three places together: a lookup table, totals per customer, and an archive of files.
 
-    epochal serve cassandra                                          # in another terminal; or have one of your own
+    epochal serve cassandra                                          # in another terminal; or use your own
     python examples/orders_to_cassandra.py [FOLDER] [HOST:PORT]
 
-Kill it whenever you like, put more files into FOLDER/incoming, run it again: the totals stay exact.
+Kill it at any time, put more files into FOLDER/incoming, and run it again: the totals stay exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TABLES = (
 
 
 def main(folder: Path, host: str, port: int) -> None:
-    """Bring in what has arrived, then end."""
+    """Write all orders that have arrived, then end."""
     from cassandra.cluster import Cluster
 
     put_sample_orders(folder / "incoming")
@@ -64,7 +64,7 @@ def main(folder: Path, host: str, port: int) -> None:
 
 
 def put_sample_orders(incoming: Path) -> None:
-    """Four files of fifty orders, the first time."""
+    """Write four files of fifty orders, unless they exist."""
     if not incoming.exists():
         incoming.mkdir(parents=True)
         for file in range(4):

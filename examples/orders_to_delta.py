@@ -1,8 +1,8 @@
-"""Changes to orders are merged into a Delta table and archived as files, both on the same epoch.
+"""Merges changes to orders into a Delta table and archives them as files, both in the same epoch.
 
     python examples/orders_to_delta.py [FOLDER]
 
-Kill it whenever you like and run it again: the table and the archive end on the same whole epoch.
+Kill it at any time and run it again: the table and the archive end at the same whole epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = "order_id BIGINT, status STRING, changed_at BIGINT"
 
 
 def main(folder: Path) -> None:
-    """Merge what has arrived, then end."""
+    """Merge all changes that have arrived, then end."""
     put_sample_changes(folder / "changes")
     spark = epochal.session("orders")
     changes = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "changes"))
@@ -45,7 +45,7 @@ def main(folder: Path) -> None:
 
 
 def put_sample_changes(folder: Path) -> None:
-    """A hundred orders are placed; then half of them are shipped, and ten cancelled."""
+    """Write three files, unless they exist: 100 orders are placed, then 50 are shipped and 10 cancelled."""
     if folder.exists():
         return
     folder.mkdir(parents=True)
@@ -54,7 +54,7 @@ def put_sample_changes(folder: Path) -> None:
         rows = ({"order_id": n, "status": status, "changed_at": step} for n in orders)
         file = folder / f"{step}.json"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.utime(file, (step, step))  # Spark takes the oldest first, and these are of one moment
+        os.utime(file, (step, step))  # Spark reads the oldest first, and these were written at the same time
 
 
 if __name__ == "__main__":

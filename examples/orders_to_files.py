@@ -1,9 +1,9 @@
-"""Orders arrive as JSON files and are archived by day, every order exactly once.
+"""Archives orders that arrive as JSON files by day, every order exactly once.
 
     python examples/orders_to_files.py [FOLDER]
 
-Kill it whenever you like, put more files into FOLDER/incoming, run it again: nothing is lost and nothing
-is doubled. `epochal status FOLDER/checkpoint` tells where it stands.
+Kill it at any time, put more files into FOLDER/incoming, and run it again: no order is lost or doubled.
+`epochal status FOLDER/checkpoint` shows its state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = "order_id BIGINT, customer STRING, amount DECIMAL(10,2), day DATE"
 
 
 def main(folder: Path) -> None:
-    """Archive what has arrived, then end."""
+    """Archive all orders that have arrived, then end."""
     put_sample_orders(folder / "incoming")
     spark = epochal.session("orders")
     orders = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "incoming"))
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
 
 
 def put_sample_orders(incoming: Path) -> None:
-    """Three files of a hundred orders, the first time."""
+    """Write three files of a hundred orders, unless they exist."""
     if incoming.exists():
         return
     incoming.mkdir(parents=True)

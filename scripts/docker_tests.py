@@ -1,8 +1,8 @@
-"""The tests that start servers, with all of them in containers: ``make test-docker [TESTS="..."]``.
+"""Runs the tests that start servers, with the servers in containers: ``make test-docker [TESTS="..."]``.
 
-Takes the Docker engine that answers, or starts one of its own where `dockerd` is installed and this is root, and
-stops that at the end. Takes the images in EPOCHAL_CASSANDRA_IMAGE and EPOCHAL_HDFS_IMAGE, the public ones where they
-can be pulled, and else one that `local_image.py` makes.
+Uses the Docker engine that answers. If none does, and `dockerd` is installed and this runs as root, it starts an engine
+and stops it at the end. Uses the images in EPOCHAL_CASSANDRA_IMAGE and EPOCHAL_HDFS_IMAGE, else the public ones, else
+one that `local_image.py` makes.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ PULL = 300
 
 
 def main(tests: list[str]) -> int:
-    """Run the tests; their exit code."""
+    """Run the tests and return their exit code."""
     with engine():
         environment = {
             **os.environ,
             ROUTES: "docker",
-            **{image.variable: found(image) for image in IMAGES},
-            # Containers are removed by the process that keeps them, also after kill -9.
+            **{image.variable: available(image) for image in IMAGES},
+            # The supervisor process removes the containers, also after kill -9.
             "TESTCONTAINERS_RYUK_DISABLED": "true",
         }
         chosen = tests or list(TESTS)
         command = [sys.executable, "-m", "pytest", "-m", "not local and not matrix", *chosen]
-        # If this process is killed, so are they, and the engine that it has started.
+        # If this process is killed, the tests and the engine that it started are killed too.
         return subprocess.run(command, env=environment, check=False, preexec_fn=die_with_parent).returncode
 
 
-def found(image: Image) -> str:
-    """The name of one that the engine has."""
+def available(image: Image) -> str:
+    """The name of an image that the engine has or can pull."""
     if image.name != image.public:
         return image.name
     try:
@@ -57,20 +57,20 @@ def found(image: Image) -> str:
             return image.public
     except subprocess.TimeoutExpired:
         pass
-    local_image.say(f"{image.public} cannot be pulled here")
+    local_image.print_progress(f"{image.public} cannot be pulled here")
     local_image.main()
     return local_image.IMAGE
 
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """One that answers, or one of our own for as long as this runs."""
+    """The running engine, or one that is started for the time of the tests."""
     if engine_answers():
         yield
         return
     if shutil.which("dockerd") is None or os.geteuid() != 0:
-        raise SystemExit("no Docker engine answers; start one, or install one and be root: apt-get install docker.io")
-    # Images are kept from run to run; the rest goes.
+        raise SystemExit("no Docker engine answers. Start one, or install docker.io and run this as root")
+    # Images stay for the next run; everything else is removed.
     images = Path(os.environ.get("EPOCHAL_CACHE", "~/.cache/epochal")).expanduser() / "docker"
     images.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="epochal-docker-") as folder:
@@ -90,8 +90,8 @@ def engine() -> Iterator[None]:
                 if daemon.poll() is not None or time.monotonic() > end:
                     raise SystemExit(f"dockerd does not answer:\n{Path(folder, 'log').read_text()[-2000:]}")
                 time.sleep(0.2)
-            local_image.say("started a Docker engine for these tests")
-            for left in ("container", "network"):  # by a run that was killed, with its engine
+            local_image.print_progress("started a Docker engine for these tests")
+            for left in ("container", "network"):  # left by a run that was killed together with its engine
                 subprocess.run(["docker", left, "prune", "--force"], stdout=subprocess.DEVNULL, check=True)
             yield
         finally:

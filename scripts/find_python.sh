@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the command of a Python that is new enough, or one line that says what to do.
-# With an argument only that command is tried; without, the one in .venv and the usual names in turn.
+# With an argument it tries only that command; without, the one in .venv and then the usual names.
 found=""
 for candidate in ${1:-.venv/bin/python python3 python3.13 python3.12 python3.11 python}; do
     version=$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue

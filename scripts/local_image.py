@@ -1,6 +1,6 @@
-"""Make an image of Cassandra and HDFS for a Docker engine that cannot pull them: Debian, Java and the jars of tests.
+"""Makes an image of Cassandra and HDFS for a Docker engine that cannot pull them: Debian, Java and the test jars.
 
-    python -m scripts.local_image          # prints the image's name; made once, a minute
+    python -m scripts.local_image          # makes it once, in a minute; prints its name
     export EPOCHAL_CASSANDRA_IMAGE=that-name EPOCHAL_HDFS_IMAGE=that-name EPOCHAL_SERVERS=docker
 
 Needs root, debootstrap and a Debian whose apt works: the image is made from the mirror that apt itself uses.
@@ -21,31 +21,31 @@ from epochal.testing.servers.java import Java, find_java
 
 IMAGE = f"epochal-servers:cassandra-{CASSANDRA.version}-hdfs-{HDFS.version}"
 PACKAGE = "openjdk-17-jre-headless"
-JAVA = Path("/usr/bin/java")  # inside, as are the others
+JAVA = Path("/usr/bin/java")  # these paths are inside the image
 CASSANDRA_HOME = Path("/var/lib/cassandra")
 CASSANDRA_START = Path("/usr/local/bin/cassandra-node")
 HDFS_START = Path("/usr/local/bin/hdfs")
 
 
 def main() -> None:
-    """Make it unless the engine has it."""
+    """Make the image unless the engine has it."""
     if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
         make()
     print(IMAGE)
 
 
 def make() -> None:
-    """From nothing to an image."""
+    """Make the image and import it into the engine."""
     if shutil.which("debootstrap") is None:
         raise SystemExit("debootstrap is missing: apt-get install debootstrap, or name an image that can be pulled")
     with tempfile.TemporaryDirectory(prefix="epochal-image-") as folder:
-        say(f"making {IMAGE}: Debian with {PACKAGE}")
+        print_progress(f"making {IMAGE}: Debian with {PACKAGE}")
         options = ["--variant=minbase", f"--include={PACKAGE}"]
         quietly(["debootstrap", *options, suite(), folder, mirror()])
-        say("  the servers' jars")
+        print_progress("  the servers' jars")
         add_cassandra(Path(folder))
         add_hdfs(Path(folder))
-        say("  into the engine")
+        print_progress("  into the engine")
         tar = subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE)
         quietly(["docker", "import", "--change", f'CMD ["{CASSANDRA_START}"]', "-", IMAGE], tar)
         if tar.wait():
@@ -53,7 +53,7 @@ def make() -> None:
 
 
 def add_cassandra(root: Path) -> None:
-    """A node in the foreground. Options in JVM_EXTRA_OPTS come last and so win, as in the official image."""
+    """Add a node that runs in the foreground. JVM_EXTRA_OPTS comes last and overrides, as in the official image."""
     classes = add_jars(root, CASSANDRA)
     home = below(root, CASSANDRA_HOME)
     (home / "tmp").mkdir(parents=True)
@@ -65,7 +65,7 @@ def add_cassandra(root: Path) -> None:
 
 
 def add_hdfs(root: Path) -> None:
-    """As much of Hadoop's command as starts a NameNode or a DataNode."""
+    """Add as much of Hadoop's command `hdfs` as starts a NameNode or a DataNode."""
     classes = add_jars(root, HDFS)[0].parent
     hdfs_site.write_pages(below(root, classes))
     mains = "".join(f"{name}) main={main} ;;\n" for name, main in hdfs_java.MAINS.items())
@@ -75,34 +75,34 @@ def add_hdfs(root: Path) -> None:
 
 
 def add_jars(root: Path, artifact: Artifact) -> list[Path]:
-    """A server's jars, as they are named inside."""
+    """Add a server's jars; returns their paths inside the image."""
     folder = Path("/opt", artifact.name)
     below(root, folder).mkdir(parents=True)
     return [folder / Path(shutil.copy(jar, below(root, folder))).name for jar in jars(artifact, find_java())]
 
 
 def add_script(root: Path, path: Path, text: str) -> None:
-    """A command."""
+    """Add an executable script."""
     script = below(root, path)
     script.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
     script.chmod(0o755)
 
 
 def below(root: Path, inside: Path) -> Path:
-    """Where something is while the image is made."""
+    """The path outside the image of something inside it."""
     return root / inside.relative_to("/")
 
 
 def suite() -> str:
-    """The name of this Debian."""
+    """The code name of this Debian."""
     for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
         if line.startswith("VERSION_CODENAME="):
             return line.partition("=")[2]
-    raise SystemExit("/etc/os-release does not tell which Debian this is")
+    raise SystemExit("/etc/os-release has no VERSION_CODENAME: this is not a Debian")
 
 
 def mirror() -> str:
-    """Where apt has its packages from."""
+    """The mirror that apt uses."""
     asked = ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", f"Codename: {suite()}"]
     found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     if not found:
@@ -111,15 +111,15 @@ def mirror() -> str:
 
 
 def quietly(command: list[str], source: subprocess.Popen[bytes] | None = None) -> None:
-    """Run it; what it said is told only if it failed."""
+    """Run a command; print its output only if it fails."""
     stdin = source.stdout if source else subprocess.DEVNULL
     ran = subprocess.run(command, stdin=stdin, capture_output=True, text=True, errors="replace", check=False)
     if ran.returncode:
         raise SystemExit(f"{command[0]} failed:\n{(ran.stdout + ran.stderr)[-2000:]}")
 
 
-def say(text: str) -> None:
-    """Progress, beside the result."""
+def print_progress(text: str) -> None:
+    """Print progress to stderr; stdout has the result."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Write constraints.txt anew: the newest versions that fit pyproject.toml, of everything with every extra.
+"""Rewrites constraints.txt: the newest versions that pyproject.toml allows, with all extras.
 
 Installs nothing: pip only resolves. Run it as `.venv/bin/python scripts/renew_constraints.py`.
 """
@@ -19,7 +19,7 @@ HEAD = """\
 
 
 def resolve() -> list[str]:
-    """Every pin as name==version, in order of name."""
+    """Every pin as name==version, sorted by name."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
     run = subprocess.run([*pip, f"{ROOT}[dev,all]"], stdout=subprocess.PIPE, check=True)
     found = (package["metadata"] for package in json.loads(run.stdout)["install"])

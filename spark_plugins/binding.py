@@ -1,7 +1,7 @@
-"""Which query a batch belongs to, and where its checkpoint is.
+"""Finds the query that a batch belongs to, and its checkpoint.
 
-Inside foreachBatch the frame's session is a clone that knows no queries. The thread's local
-property has the query's id, and the state that all sessions share has the query itself.
+Inside foreachBatch the frame's session is a clone without queries. The query's id is a local property of the
+thread, and the query itself is in the state that all sessions share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
-TEMPORARY = "temporary-"  # what Spark calls a checkpoint that nobody has named
+TEMPORARY = "temporary-"  # how Spark names a checkpoint without a location
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PLAIN = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 REFUSED = {
@@ -45,11 +45,11 @@ class Binding:
     run_id: str
     checkpoint: str
     output_mode: str  # append, update or complete
-    session: SparkSession  # the one that started the query: its listeners hear of it
+    session: SparkSession  # the one that started the query: listeners must be added to it
 
 
 def run_of_batch(batch_session: SparkSession) -> str | None:
-    """The run that the current foreachBatch belongs to: Spark makes it the group of the thread's jobs."""
+    """The run id of the current foreachBatch: Spark uses it as the job group of the thread."""
     run_id = batch_session.sparkContext.getLocalProperty("spark.jobGroup.id")
     return None if run_id is None else str(run_id)
 
@@ -58,30 +58,30 @@ def of_batch(batch_session: SparkSession) -> Binding:
     """The query that is running the current foreachBatch."""
     query_id = batch_session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
-        raise UnsupportedQuery("an EpochWriter is called by Spark: pass it to writeStream.foreachBatch(...)")
+        raise UnsupportedQuery("only Spark can call an EpochWriter: pass it to writeStream.foreachBatch(...)")
     jvm: Any = batch_session._jvm
     queries = batch_session._jsparkSession.sharedState().activeStreamingQueries()
     execution = queries.get(jvm.java.util.UUID.fromString(query_id))
     if execution is None:
-        raise UnsupportedQuery(f"query {query_id} is not among the running ones; is it being stopped?")
+        raise UnsupportedQuery(f"query {query_id} is not running; is it being stopped?")
     return of_execution(execution)
 
 
 def location_of(stream: DataStreamWriter) -> str | None:
-    """The checkpoint that a query will be started with, if it was given; the writer keeps it to itself."""
+    """The checkpointLocation option of a query that has not started. Spark has no public way to read it."""
     writer: Any = stream._jwrite
     try:
         options = writer.getClass().getDeclaredField("extraOptions")
         options.setAccessible(True)
-        found = options.get(writer).get("checkpointLocation")
+        location = options.get(writer).get("checkpointLocation")
     except Py4JError as fault:
-        log.debug("the checkpoint is looked at when the query has started: %s", fault)
+        log.debug("checkpoint not checked before the start of the query", extra={"error": repr(fault)})
         return None
-    return str(found.get()) if found.isDefined() else None
+    return str(location.get()) if location.isDefined() else None
 
 
 def of_execution(execution: Any) -> Binding:
-    """A running query, refused if its order of steps is not the protocol's."""
+    """A running query. Refused if Spark runs its steps in another order than the protocol needs."""
     from pyspark.sql import SparkSession
 
     for kind in (execution.getClass(), execution.trigger().getClass()):
@@ -103,21 +103,21 @@ def of_execution(execution: Any) -> Binding:
 
 
 def _check_checkpoint(execution: Any) -> None:
-    """Refuse a checkpoint that the next start could not find again: its rows would be written twice."""
+    """Refuse a checkpoint that the next start would not use again: its rows would be written twice."""
     root = str(execution.resolvedCheckpointRoot())
     parent, _, last = root.rstrip("/").rpartition("/")
     if _UUID.fullmatch(last.removeprefix(TEMPORARY)) and last.startswith(TEMPORARY):
         raise Refused(
-            f"the query has no checkpoint of its own: Spark made a temporary one ({root}), which is gone when the "
-            "query ends. Nothing was written. Give it one that lasts: "
+            f"the query has no checkpoint of its own: Spark made a temporary one ({root}), which it removes when "
+            "the query ends. Nothing was written. Give the query a permanent one: "
             ".option('checkpointLocation', 'checkpoints/orders')"
         )
     common = str(execution.sparkSession().conf().get(LOCATION, ""))
     if common and execution.name() is None and _UUID.fullmatch(last) and parent.endswith(_path_of(common)):
         raise Refused(
-            "the query has neither checkpointLocation nor queryName, so each start of it gets a new folder in "
-            f"{LOCATION} ({common}) and begins its source anew. Nothing was written. Give it .queryName(...), or a "
-            "checkpoint of its own: .option('checkpointLocation', 'checkpoints/orders')"
+            "the query has neither checkpointLocation nor queryName, so each start gets a new folder in "
+            f"{LOCATION} ({common}) and reads its source from the beginning. Nothing was written. Give it "
+            ".queryName(...), or a checkpoint of its own: .option('checkpointLocation', 'checkpoints/orders')"
         )
 
 

@@ -1,8 +1,8 @@
-"""Spark's checkpoint folder, read only.
+"""Reads Spark's checkpoint folder; never writes to it.
 
-Spark writes ``offsets/N`` before it plans epoch N, calls foreachBatch(N), and writes ``commits/N``
-afterwards. That last file is the decision. Old files are purged (100 are kept by default), so an
-epoch is committed when its number is not above the highest one.
+Spark writes ``offsets/N`` before it plans epoch N, calls foreachBatch(N), and then writes ``commits/N``.
+That last file is the decision. Spark purges old files (it retains 100 by default), so an epoch is committed
+when its number is not above the highest one.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class SparkCheckpoint:
         self._files = files
         self.path = path
         self._highest = -1
-        self._planned: dict[int, tuple[bytes, str]] = {}  # offsets/N and its digest, of the epochs asked for last
+        self._planned: dict[int, tuple[bytes, str]] = {}  # offsets/N and its digest, of the last two epochs
 
     def query_id(self) -> str:
-        """The id that Spark gave the query; the same for as long as the checkpoint lives."""
+        """The id that Spark gave the query. It never changes for a checkpoint."""
         path = join(self.path, "metadata")
         try:
-            found = json.loads(self._files.read(path).split(b"\n")[0])["id"]
+            query_id = json.loads(self._files.read(path).split(b"\n")[0])["id"]
         except FileNotFoundError:
             raise Refused(f"{self.path} is not the checkpoint of a streaming query: it has no metadata file") from None
         except (ValueError, KeyError, TypeError):
-            raise Refused(f"{path} is not what Spark writes there; restore it from a copy") from None
-        return str(found)
+            raise Refused(f"{path} is not a metadata file of Spark; restore it from a backup") from None
+        return str(query_id)
 
     def committed(self) -> int:
-        """The highest number in commits/; -1 before the first."""
-        # The next number is nearly always the only new one: one look instead of a listing.
+        """The highest number in commits/; -1 if it is empty."""
+        # Nearly always only the next number is new: check for it instead of listing the folder.
         if self._highest >= 0 and self._files.length(join(self.path, "commits", str(self._highest))) is not None:
             while self._files.length(join(self.path, "commits", str(self._highest + 1))) is not None:
                 self._highest += 1
@@ -49,7 +49,7 @@ class SparkCheckpoint:
         return self._highest
 
     def offsets(self, epoch: int) -> str | None:
-        """A digest of what epoch N reads, spelled as `txn.offsets` says; None if offsets/N is not there."""
+        """A digest of what epoch N reads, in the format of `txn.offsets`; None if offsets/N does not exist."""
         data = self._read(epoch)
         if data is None:
             return None
@@ -58,17 +58,17 @@ class SparkCheckpoint:
             proof = source_logs.proof(self._files, self.path, data, lambda: self._before(epoch))
             plain = hashlib.sha256(_without_plan(data)).hexdigest()
             digest = str(Digest(plain, proof, hashlib.sha256(data).hexdigest()[:16]))
-            self._planned = {e: told for e, told in self._planned.items() if e == epoch - 1} | {epoch: (data, digest)}
+            self._planned = {e: known for e, known in self._planned.items() if e == epoch - 1} | {epoch: (data, digest)}
         return digest
 
     def watermark(self, epoch: int) -> float | None:
-        """The query's watermark in offsets/N; None for 0, which Spark writes until it has seen a row's time."""
+        """The watermark in offsets/N, in seconds. None for 0, which Spark writes until it has seen an event time."""
         data = self._planned[epoch][0] if epoch in self._planned else self._read(epoch)
         try:
-            found = json.loads((data or b"").split(b"\n")[1])["batchWatermarkMs"]
+            watermark = json.loads((data or b"").split(b"\n")[1])["batchWatermarkMs"]
         except (IndexError, ValueError, KeyError, TypeError):
             return None
-        return found / 1000 if isinstance(found, int) and found > 0 else None
+        return watermark / 1000 if isinstance(watermark, int) and watermark > 0 else None
 
     def _read(self, epoch: int) -> bytes | None:
         try:
@@ -81,7 +81,7 @@ class SparkCheckpoint:
         if epoch == 0:
             return source_logs.FIRST
         data = self._planned[epoch - 1][0] if epoch - 1 in self._planned else self._read(epoch - 1)
-        if data is None:  # a number that Spark has passed over, or purged
+        if data is None:  # Spark skipped or purged that number
             names = self._files.names(join(self.path, "offsets"))
             below = [int(n) for n in names if n.isascii() and n.isdecimal() and int(n) < epoch]
             data = self._read(max(below)) if below else None
@@ -91,8 +91,8 @@ class SparkCheckpoint:
 def _without_plan(data: bytes) -> bytes:
     """The version, the watermark and the sources' offsets of an offsets file.
 
-    The same epoch planned a second time, after its checkpoint was rewound, has another time of day
-    and may have other settings. Neither says which rows it holds.
+    An epoch that is planned again, after its checkpoint was rewound, has another timestamp and may have other
+    settings. Neither determines which rows it holds.
     """
     version, _, rest = data.partition(b"\n")
     plan, _, sources = rest.partition(b"\n")

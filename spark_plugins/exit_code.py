@@ -1,7 +1,8 @@
-"""What was left unsettled is heard of at the end of the process, whatever route the query took.
+"""Reports unsettled epochs when the process exits, however the query was started.
 
-With ``foreachBatch(writer)`` Spark's own handle waits for the query, and knows nothing of what its rows still need: the
-process would end well with an epoch that nobody sees. So the last line says what to do, and the exit code is 1.
+With ``foreachBatch(writer)`` the user waits on Spark's own query handle, which does not know that epochs are still to
+be settled: the process would exit with 0 and leave an epoch invisible. So the process prints what to run, and exits
+with 1.
 """
 
 from __future__ import annotations
@@ -14,35 +15,37 @@ from collections.abc import Callable
 UNSETTLED = 1
 
 _lock = threading.Lock()
-_left: dict[str, str] = {}  # checkpoint -> why its last epochs are not settled
+_unsettled: dict[str, str] = {}  # checkpoint -> why its last epochs are not settled
 
 
-def note(checkpoint: str, why: str) -> None:
-    """The query on this checkpoint has ended, and something of it is not settled."""
+def record_unsettled(checkpoint: str, why: str) -> None:
+    """Record that the query on this checkpoint has ended with unsettled epochs."""
     with _lock:
-        _left[checkpoint] = why
+        _unsettled[checkpoint] = why
 
 
-def forget(checkpoint: str) -> None:
-    """A new start on the checkpoint answers for it, or everything is settled."""
+def clear(checkpoint: str) -> None:
+    """Drop the record: everything is settled, or a new start on the checkpoint will settle it."""
     with _lock:
-        _left.pop(checkpoint, None)
+        _unsettled.pop(checkpoint, None)
 
 
-def tell(recover: Callable[[str], str] = "epochal recover {}".format) -> None:
-    """At the end of the interpreter: say what is left, and see that the process does not end well."""
+def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) -> None:
+    """Print what is unsettled, and make the process exit with 1. Called by atexit."""
     with _lock:
-        left = dict(_left)
-    for checkpoint, why in left.items():
-        sys.stderr.write(f"epochal: not settled: {why}\nepochal: run `{recover(checkpoint)}`\n")
-    if left and getattr(sys, "last_type", None) is None:  # an exception has made its own exit code
-        # An exit code cannot be changed by a handler of atexit, and os._exit there would keep the others from
-        # running. What hangs on `sys` goes when all of them are through and the streams are flushed.
-        setattr(sys, "_epochal_last_word", _LastWord())  # noqa: B010  # sys has no such field
+        unsettled = dict(_unsettled)
+    for checkpoint, why in unsettled.items():
+        sys.stderr.write(
+            f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n"
+        )
+    if unsettled and getattr(sys, "last_type", None) is None:  # an exception has set its own exit code
+        # An atexit handler cannot change the exit code, and os._exit in one would skip the other handlers. The
+        # attributes of `sys` are deleted after all handlers have run and the streams are flushed.
+        setattr(sys, "_epochal_exit_code", _ExitWhenDeleted())  # noqa: B010  # sys declares no such attribute
 
 
-class _LastWord:
-    """Ends the process when it is collected. By then this module may be empty, so all it needs is in its defaults."""
+class _ExitWhenDeleted:
+    """Exits the process when it is deleted. This module may be empty by then, so the defaults hold what it needs."""
 
     def __del__(self, leave: Callable[[int], None] = os._exit, code: int = UNSETTLED) -> None:
         leave(code)

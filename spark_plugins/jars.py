@@ -1,7 +1,7 @@
-"""Delta's jars: fetched once by Spark's own resolver, kept in a cache, never shipped.
+"""Delta's jars: fetched once by Spark's own resolver and cached, never shipped.
 
-Two jars suffice. What else their descriptions ask for, thirty jars, would put older Hadoop, Jackson
-and Parquet classes before those of Spark.
+Two jars are enough. Their thirty dependencies would put older Hadoop, Jackson and Parquet classes before
+those of Spark.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ JARS = {
     "delta-spark_4.2_2.13-4.4.0.jar": "io.delta:delta-spark_4.2_2.13:4.4.0",
     "delta-storage-4.4.0.jar": "io.delta:delta-storage:4.4.0",
 }
-# All groups that the two ask for but their own.
-LEFT_OUT = (
+# The groups of all their dependencies.
+EXCLUDED = (
     "org.*:*,com.*:*,net.*:*,io.unitycatalog:*,io.netty:*,io.dropwizard*:*,javax*:*,jakarta*:*,commons*:*,dev.*:*"
 )
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -31,14 +31,14 @@ TIMEOUT = 600
 
 
 def is_installed() -> bool:
-    """Whether ``epochal[delta]`` is."""
+    """Whether ``epochal[delta]`` is installed."""
     return find_spec("delta") is not None and find_spec("deltalake") is not None
 
 
 def delta_settings() -> dict[str, str]:
-    """What a SparkSession needs for Delta's own code; fetches its jars if this is the first time.
+    """The settings of a SparkSession that has Delta's own code. The first call fetches its jars.
 
-    For people who build their session themselves::
+    If you build the session yourself::
 
         builder = SparkSession.builder.appName("orders")
         for key, value in epochal.delta_settings().items():
@@ -52,7 +52,7 @@ def delta_settings() -> dict[str, str]:
 
 
 def fetched() -> list[Path]:
-    """The jars in the cache."""
+    """The jars in the cache; fetched if they are not there."""
     home = cache()
     jars = [home / name for name in JARS]
     if not all(jar.exists() for jar in jars):
@@ -61,12 +61,12 @@ def fetched() -> list[Path]:
 
 
 def cache() -> Path:
-    """Where jars are kept."""
+    """The folder of the cached jars."""
     return cache_root() / "jars"
 
 
 def cache_root() -> Path:
-    """Where everything is kept that is fetched once: ``EPOCHAL_CACHE``, or the user's own cache folder."""
+    """The folder for everything that is fetched once: ``EPOCHAL_CACHE``, or the user's cache folder."""
     given = os.environ.get("EPOCHAL_CACHE")
     return (
         Path(given).absolute()
@@ -79,20 +79,20 @@ def _fetch(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("epochal: fetching Delta's jars (10 MB, once)\n")
     with tempfile.TemporaryDirectory(dir=home) as folder:
-        command = resolver(JARS.values(), LEFT_OUT, Path(folder))
+        command = resolver(JARS.values(), EXCLUDED, Path(folder))
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         for name in JARS:
-            found = Path(folder, "ivy", "jars", f"io.delta_{name}")
-            if not found.exists():
+            jar = Path(folder, "ivy", "jars", f"io.delta_{name}")
+            if not jar.exists():
                 raise Refused(
                     f"Delta's jars could not be fetched (Spark's resolver ended with {done.returncode}): "
-                    f"{last_words(done.stderr)}. Without network, put {' and '.join(JARS)} into {home}"
+                    f"{failure_reason(done.stderr)}. Without network, put {' and '.join(JARS)} into {home}"
                 )
-            os.replace(found, home / name)  # whole or not at all, whoever else does the same
+            os.replace(jar, home / name)  # atomic: another process may do the same
 
 
-def resolver(packages: Iterable[str], left_out: str, folder: Path) -> list[str]:
-    """The command by which Spark fetches packages and what they ask for into ``ivy/jars`` of a folder."""
+def resolver(packages: Iterable[str], excluded: str, folder: Path) -> list[str]:
+    """The command by which Spark fetches packages and their dependencies into ``ivy/jars`` of a folder."""
     script = folder / "nothing.py"
     script.write_text("")
     spec = find_spec("pyspark")
@@ -102,11 +102,11 @@ def resolver(packages: Iterable[str], left_out: str, folder: Path) -> list[str]:
     assert submit is not None, "pyspark has no bin/spark-submit"
     return [
         *(submit, "--master", "local[1]", "--packages", ",".join(packages)),
-        *("--exclude-packages", left_out, "--conf", f"spark.jars.ivy={folder / 'ivy'}", str(script)),
+        *("--exclude-packages", excluded, "--conf", f"spark.jars.ivy={folder / 'ivy'}", str(script)),
     ]
 
 
-def last_words(text: str) -> str:
-    """The line of the resolver's output that says why."""
+def failure_reason(text: str) -> str:
+    """The line of the resolver's output that names the error."""
     lines = [line.strip() for line in text.splitlines() if "Exception" in line or "not found" in line]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed no error"

@@ -1,9 +1,8 @@
-"""Hears of a query's progress and end.
+"""Listens for a query's progress and end.
 
-PySpark's own StreamingQueryListener turns each event into Python field by field, across the
-language border: at 20 small epochs a third of all CPU time went there. This one implements the
-same interface of the JVM and reads nothing of a progress event: that there is one is all that
-counts, and a settler that is woken for nothing finds that out with one listing.
+PySpark's own StreamingQueryListener converts each event to Python field by field, through py4j: with 20
+small epochs this took a third of all CPU time. This one implements the same JVM interface and reads
+nothing of a progress event. It only wakes the settler, which needs one listing to see that there is nothing to do.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
 
 class Listener:
-    """Calls back at progress of any query of the session, and at the end of one run. Both must return at once."""
+    """Calls `on_progress` for any query of the session, and `on_end` for one run. Both must return at once."""
 
     def __init__(
         self, session: SparkSession, run_id: str, *, on_progress: Callable[[], None], on_end: Callable[[], None]
@@ -36,14 +35,14 @@ class Listener:
         self._streams.addListener(self._listener)
 
     def remove(self) -> None:
-        """Hear no more. May be called again."""
+        """Stop listening. Idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
             self._streams.removeListener(listener)
 
 
 class _Events:
-    """What the JVM calls."""
+    """The object that the JVM calls."""
 
     def __init__(self, run_id: str, on_progress: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._run_id, self._on_progress, self._on_end = run_id, on_progress, on_end
@@ -62,6 +61,6 @@ class _Events:
             self._on_end()
 
     class Java:
-        """The interface that py4j gives this class in the JVM."""
+        """The interface that this class implements in the JVM."""
 
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012  # py4j's way

@@ -1,4 +1,4 @@
-"""The query that `EpochWriter.start` returns: Spark's own, and settled when it ends."""
+"""The query handle that `EpochWriter.start` returns: Spark's own, plus settling at its end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class EpochQuery:
     """Delegates to Spark's StreamingQuery; `awaitTermination`, `stop` and context exit settle.
 
-    Everything that StreamingQuery has is here too: ``id``, ``status``, ``lastProgress`` and so on.
+    All attributes of StreamingQuery work here too: ``id``, ``status``, ``lastProgress`` and so on.
     """
 
     def __init__(self, query: StreamingQuery, writer: EpochWriter) -> None:
         self._query = query
         self._writer = writer
-        self.run: Run | None = None  # of the query; known once it has begun
+        self.run: Run | None = None  # set once the coordinator has started
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
@@ -39,7 +39,7 @@ class EpochQuery:
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  # Spark's name
         """Wait for the end of the query, then settle its last epoch.
 
-        With a timeout, as with Spark: whether the query has ended.
+        With a timeout it returns whether the query has ended, as Spark's does.
         """
         try:
             ended = self._query.awaitTermination(timeout)
@@ -51,7 +51,7 @@ class EpochQuery:
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  # Spark's name
-        """Wait until all that is available is processed, and visible."""
+        """Wait until all available data is processed and visible."""
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as fault:
@@ -60,13 +60,13 @@ class EpochQuery:
         self._writer.settle()
 
     def stop(self) -> None:
-        """Stop the query, then settle what it finished."""
+        """Stop the query, then settle its finished epochs."""
         self._writer.stop_waiting()
         self._query.stop()
         self._writer.ended(None, self.run)
 
     def settle(self, timeout: float | None = None) -> None:
-        """Make every epoch visible that Spark has checkpointed; NotSettled if a store stays away."""
+        """Make every epoch visible that Spark has checkpointed. Raises NotSettled if a store stays unreachable."""
         self._writer.settle(timeout)
 
     def __enter__(self) -> EpochQuery:

@@ -1,4 +1,4 @@
-"""One start of a query: its coordinator, the thread that settles, the listener that wakes it."""
+"""One run of a query: its coordinator, the thread that settles, and the listener that wakes the thread."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("epochal")
 
-EVENTS_TIMEOUT = 5000  # milliseconds that the end of the interpreter waits for Spark's events
+EVENTS_TIMEOUT = 5000  # milliseconds that the exit of the interpreter waits for Spark's events
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
 def run_of(run_id: str) -> Run | None:
-    """Who writes a run of Spark's in this process, and is not closed."""
+    """The open `Run` of this process with Spark's run id, if there is one."""
     return next((run for run in list(_runs) if run.binding.run_id == run_id and not run.is_closed), None)
 
 
@@ -51,7 +51,7 @@ def coordinator_of(
     journal: str | None,
     choices: Choices,
 ) -> Coordinator[DataFrame]:
-    """The coordinator of a query on this checkpoint; nothing is begun."""
+    """The coordinator of a query on this checkpoint, not yet started."""
     return Coordinator(
         journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
         checkpoint=SparkCheckpoint(files, checkpoint),
@@ -88,9 +88,9 @@ class Run:
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
         coordinator.begin()
-        # This start answers for what an earlier one in this process has left.
-        exit_code.forget(self._recover_arguments)
-        # What earlier generations decided is settled by the first batch, or by this thread if none comes.
+        # This start settles what an earlier one in this process left unsettled.
+        exit_code.clear(self._recover_arguments)
+        # The first batch settles what earlier generations decided; this thread does if no batch comes.
         self._settler.start()
         self._settler.wake()
         me = weakref.ref(self)
@@ -124,15 +124,15 @@ class Run:
         self._settler.settle(self._settle_timeout if timeout is None else timeout)
 
     def is_active(self) -> bool:
-        """Whether Spark is still running it."""
+        """Whether Spark still runs the query."""
         return any(q.runId == self.binding.run_id for q in self.binding.session.streams.active)
 
     def stop_waiting(self) -> None:
-        """Let a batch that waits for a store give up, so that the query can stop."""
-        self._settler.give_up()  # its thread may be waiting for a batch that only the query's stop will end
+        """Make a batch that waits for a store give up, so that the query can stop."""
+        self._settler.give_up()  # not stop(): the thread may wait for a batch that ends only with the query
 
     def end(self, *, settle: bool) -> None:
-        """Somebody has waited for the query's end: after this nothing of the run touches a file."""
+        """Settle if asked, and close the run: after this it does not touch any file."""
         with self._ending:
             try:
                 if settle:
@@ -141,36 +141,36 @@ class Run:
                 self.close()
 
     def retire(self) -> None:
-        """The query has ended, whoever waits for it: settle its last epoch and let go."""
+        """The query has ended: settle its last epoch and close the run."""
         with self._ending:
             if self._closed:
                 return
             try:
                 self.settle()
-            except FencedOut as fault:
-                log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
+            except FencedOut as fault:  # the other driver settles
+                log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
             except (EpochalError, OSError, Py4JError) as fault:
-                log.error("not settled at the end of the query: %s", fault, extra={"query": self.binding.query_id})
-                exit_code.note(self._recover_arguments, str(fault))
+                log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
+                exit_code.record_unsettled(self._recover_arguments, str(fault))
             self.close()
 
     def halt(self) -> None:
-        """The interpreter ends. A batch in mid-stage would keep it from ending, so the query goes first."""
+        """Stop the query, then retire. A batch that is being staged would block the exit of the interpreter."""
         self.stop_waiting()
         try:
             self._stop_query()
         except (Py4JError, OSError) as fault:
-            log.debug("the query could not be stopped", extra={"error": repr(fault)})
+            log.debug("query could not be stopped", extra={"error": repr(fault)})
         self.retire()
 
     def _stop_query(self) -> None:
-        """Rows are gone or another driver has taken over: an idle query must not go on as if all were well."""
+        """Stop the query: rows are lost, or another driver has taken over. An idle query would not notice."""
         query = self.binding.session.streams.get(self.binding.query_id)
         if query is not None and query.runId == self.binding.run_id:
             query.stop()
 
     def close(self) -> None:
-        """No more events."""
+        """Stop the settler and the listener."""
         self._closed = True
         self._settler.stop()
         self._listener.remove()
@@ -178,13 +178,13 @@ class Run:
 
 
 def _retire_soon(run: Run | None) -> None:
-    """In a thread of its own: Spark's listener bus is shared and must not wait for a store."""
+    """Retire in a new thread: Spark's listener bus is shared and must not wait for a store."""
     if run is not None:
         threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 
 def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
-    """The journal of a checkpoint, or the one that the user keeps elsewhere."""
+    """The journal of a checkpoint, or the one at the location that the user gave."""
     files, path = resolve(given or join(checkpoint, "epochal"))
     return Journal(files, path if incarnation == 1 else f"{path.rstrip('/')}~{incarnation}")
 
@@ -193,16 +193,16 @@ def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Jo
 def _settle_at_exit() -> None:
     for run in list(_runs):
         run.halt()
-    _let_events_arrive()
-    exit_code.tell()
+    _wait_for_events()
+    exit_code.report_at_exit()
 
 
-def _let_events_arrive() -> None:
-    """Wait for Spark's listener bus: an event that finds Python gone is a page of Java errors."""
+def _wait_for_events() -> None:
+    """Wait until Spark's listener bus is empty: an event after Python has exited logs a page of Java errors."""
     context = SparkContext._active_spark_context
     if context is None:
         return
     try:
         context._jsc.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT)
     except (Py4JError, OSError) as fault:
-        log.debug("events were left in Spark's listener bus", extra={"error": repr(fault)})
+        log.debug("events left in Spark's listener bus", extra={"error": repr(fault)})

@@ -1,4 +1,4 @@
-"""A ready SparkSession for people who have none of their own."""
+"""A ready SparkSession, for programs that do not build their own."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Spark would refuse a checkpoint whose driver died while it wrote offsets/0. What that check is for,
-    # another query's checkpoint, the journal sees.
+    # Spark would refuse a checkpoint whose driver died while it wrote offsets/0. The check is meant to detect
+    # another query's checkpoint, which the journal detects too.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
 LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
-    # Delta reads a table's log in 50 tasks by default, which on one machine takes seconds for each commit.
+    # Delta reads a table's log in 50 tasks by default. On one machine that takes seconds for each commit.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
@@ -39,14 +39,14 @@ def session(
 ) -> SparkSession:
     """A SparkSession with settings that suit a stream; `conf` overrides them.
 
-    With ``epochal[delta]`` installed it has Delta's own code too. Local files cost no forked processes
-    (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). Nothing else here is needed by the
-    sinks: any classic SparkSession will do.
+    If ``epochal[delta]`` is installed, it has Delta's own code too. Local files are written without forked processes
+    (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). The sinks do not depend on these
+    settings: any classic SparkSession works.
     """
     from pyspark.sql import SparkSession
 
-    # Workers must run the interpreter that has the driver's packages, not the first python3 they find. Of the settings
-    # for it only spark-submit takes notice.
+    # Workers must run the interpreter that has the driver's packages, not the first python3 on the PATH. Only
+    # spark-submit reads the setting for it.
     os.environ.setdefault("PYSPARK_PYTHON", (conf or {}).get("spark.pyspark.python", sys.executable))
     local = LOCAL_DEFAULTS if master.startswith("local") else {}
     given = conf or {}
@@ -60,11 +60,11 @@ def session(
 
 
 def _delta(given: Mapping[str, str]) -> dict[str, str]:
-    """Settings for Delta, unless the user has made their own or it is not installed."""
+    """Settings for Delta; none if the user has set their own or it is not installed."""
     if not jars.is_installed() or any(key in given for key in ("spark.jars", "spark.sql.extensions")):
         return {}
     try:
         return jars.delta_settings()
     except (Refused, OSError, TimeoutExpired) as fault:
-        log.warning("the session is without Delta's own code: %s", fault)
+        log.warning("session started without Delta's own code: %s", fault)
         return {}

@@ -1,13 +1,13 @@
-"""What the sources of a query say about the rows of an epoch. Read only.
+"""Which rows an epoch reads, by the logs of the query's sources. Read only.
 
 ``offsets/N`` is a line of version, a line of plan, and a line for each source: its number is the name of its folder in
-``sources/`` (in version 2 the line begins with it). What the line says depends on the source:
+``sources/`` (in version 2 the line begins with it). The content of the line depends on the source:
 
 * a JSON object such as Kafka's ``{"orders":{"0":120}}`` identifies rows by itself;
 * ``{"logOffset":7}`` of a file source is a counter: the files are in ``sources/0/7``, or, for each tenth, in
   ``sources/0/9.compact`` together with all before them;
-* a number is a second or an index from a beginning: the rate source has written that down in ``sources/0/0``; memory
-  and socket sources have not.
+* a number is a second or an index, relative to a start: the rate source records that start in ``sources/0/0``; memory
+  and socket sources do not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NOTHING = "-"  # the offset of a source that has none yet
 VERSIONS = (b"v1", b"v2")
 
 
-class CannotSay(Exception):
-    """A source whose log does not tell which rows an epoch holds."""
+class NotIdentifiable(Exception):
+    """The log of a source does not identify the rows of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class Sources:
 
     @staticmethod
     def parse(data: bytes) -> Sources:
-        """From the file's bytes; CannotSay for a version that is not known here."""
+        """From the file's bytes. Raises NotIdentifiable for an unknown version."""
         version, *lines = data.split(b"\n")
         if version not in VERSIONS or not lines:
-            raise CannotSay(f"offsets of version {version[:20]!r}")
-        found = [line.decode("utf-8", "replace") for line in lines[1:] if line]
+            raise NotIdentifiable(f"offsets of version {version[:20]!r}")
+        texts = [line.decode("utf-8", "replace") for line in lines[1:] if line]
         if version == b"v1":
-            return Sources({str(number): text for number, text in enumerate(found)})
-        named = [line.partition(":") for line in found]
+            return Sources({str(number): text for number, text in enumerate(texts)})
+        named = [line.partition(":") for line in texts]
         return Sources({name: text for name, _, text in named})
 
     def counter(self, source: str) -> int:
-        """Up to where a file source had come; -1 before its first files."""
+        """The last batch of a file source; -1 before its first files."""
         text = self.offsets.get(source, NOTHING)
         return -1 if text == NOTHING else _counter(text)
 
@@ -57,20 +57,20 @@ FIRST = Sources({})
 
 
 def proof(files: Files, checkpoint: str, now: bytes, before: Callable[[], Sources]) -> str:
-    """The middle part of a digest, from ``offsets/N`` and the one `before` it, which is asked for if it is needed."""
+    """The middle part of a digest, from ``offsets/N`` and the offsets `before` it, which are read only if needed."""
     try:
         sources = Sources.parse(now)
-        said = {name: _said(files, checkpoint, name, sources, before) for name in sources.offsets}
-    except (CannotSay, ValueError, KeyError, TypeError):
+        digests = {name: _log_digest(files, checkpoint, name, sources, before) for name in sources.offsets}
+    except (NotIdentifiable, ValueError, KeyError, TypeError):
         return UNKNOWN
-    needed = {name: text for name, text in said.items() if text is not None}
+    needed = {name: text for name, text in digests.items() if text is not None}
     if not needed:
         return BY_ITSELF
     return hashlib.sha256(json.dumps(needed, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _said(files: Files, checkpoint: str, source: str, now: Sources, before: Callable[[], Sources]) -> str | None:
-    """What must be known beside the offset itself; None if nothing."""
+def _log_digest(files: Files, checkpoint: str, source: str, now: Sources, before: Callable[[], Sources]) -> str | None:
+    """A digest of what the offset refers to; None if the offset identifies rows by itself."""
     text = now.offsets[source]
     if text == NOTHING:
         return None
@@ -84,14 +84,14 @@ def _said(files: Files, checkpoint: str, source: str, now: Sources, before: Call
     try:
         return hashlib.sha256(files.read(join(folder, "0"))).hexdigest()
     except FileNotFoundError:
-        raise CannotSay(f"{folder} holds no beginning") from None
+        raise NotIdentifiable(f"{folder} does not record its start") from None
 
 
 def _listed(files: Files, folder: str, after: int, through: int) -> Iterator[str]:
     for batch in range(after + 1, through + 1):
         mark = f'"batchId":{batch}}}'.encode()
         for line in _log(files, folder, batch).split(b"\n")[1:]:
-            # A compact file holds every file that the query ever read: most lines are not worth parsing.
+            # A compact file lists every file that the query ever read: parse only the lines of this batch.
             if line.endswith(mark):
                 entry = json.loads(line)
                 yield f"{entry['timestamp']} {entry['path']}"
@@ -104,16 +104,16 @@ def _log(files: Files, folder: str, batch: int) -> bytes:
             return files.read(join(folder, name))
         except FileNotFoundError:
             continue
-    # Spark removes what a later compact file holds too.
+    # Spark removes a log once a later compact file includes it.
     numbers = [name.removesuffix(".compact") for name in files.names(folder) if name.endswith(".compact")]
     later = sorted(int(number) for number in numbers if number.isdecimal() and int(number) > batch)
     if not later:
-        raise CannotSay(f"{folder} has no log of batch {batch}")
+        raise NotIdentifiable(f"{folder} has no log of batch {batch}")
     return files.read(join(folder, f"{later[0]}.compact"))
 
 
 def _counter(text: str) -> int:
-    found = json.loads(text)[COUNTER]
-    if not isinstance(found, int):
-        raise CannotSay(f"a counter that is no number: {found!r}")
-    return found
+    counter = json.loads(text)[COUNTER]
+    if not isinstance(counter, int):
+        raise NotIdentifiable(f"a counter that is not a number: {counter!r}")
+    return counter

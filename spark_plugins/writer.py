@@ -1,4 +1,4 @@
-"""`EpochWriter`: what users hand to foreachBatch, or start a query with."""
+"""`EpochWriter`: users pass it to foreachBatch, or start a query with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
+RESERVED = "_epochal_"  # the prefix of columns that sinks add temporarily
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -135,7 +135,7 @@ class EpochWriter:
         self._run: Run | None = None
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
-        self._checked = ""  # the run whose frame was looked at before it began
+        self._checked = ""  # the run whose frame was checked before it started
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -152,34 +152,34 @@ class EpochWriter:
         return writer_from_conf(spark, stream)
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
-        """What Spark calls for each micro-batch."""
+        """Write one micro-batch. Called by Spark."""
         try:
             run = self._run_of_batch(frame)
             batch = (run.binding.run_id, epoch)
             if batch == self._written:
                 raise Refused(
-                    f"epoch {epoch} was given to this writer twice, and the rows of the second frame would be in no "
-                    "sink. The epoch is not committed. Call the writer once for each batch: unite the frames, or give "
+                    f"epoch {epoch} was passed to this writer twice, and the rows of the second frame would reach no "
+                    "sink. The epoch is not committed. Call the writer once for each batch: union the frames, or give "
                     "the writer several sinks"
                 )
             if self._write(run, frame, epoch) is BatchOutcome.SKIPPED:
-                # It must run all the same: a stateful query that skips a batch loses its state.
+                # The frame must still be executed: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
-                log.info("epoch skipped, it was written before", extra={"epoch": epoch})
+                log.info("epoch skipped: it was already written", extra={"epoch": epoch})
             self._written = batch
         except EpochalError as fault:
             self._failure = fault
             log.error("epoch refused: %s", fault, extra={"epoch": epoch})
             raise
         except (OSError, Py4JError) as fault:
-            # Spark tells it as a page of Python and Java; this is the line to look for.
-            log.error("epoch not staged, the next start stages it anew: %s", in_short(fault), extra={"epoch": epoch})
+            # Spark logs a page of Python and Java traces; this is the line to look for.
+            log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
-        """Start the query; the handle settles when the query ends.
+        """Start the query. The handle that is returned settles when the query ends.
 
-        What is wrong with the frame's columns, or with where the checkpoint would be, is refused before it starts.
+        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts.
         """
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
@@ -198,14 +198,14 @@ class EpochWriter:
         handle = EpochQuery(query, self)
         self._checked = str(query.runId)
         try:
-            # Now rather than at the first batch: there may be epochs to settle and no new data.
+            # Not at the first batch: there may be epochs to settle and no new data.
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
         except EpochalError as fault:
             self._failure = self._failure or fault
             query.stop()
             raise self._failure from None
         except BaseException:
-            query.stop()  # the caller gets no handle to do it with
+            query.stop()  # the caller gets no handle to stop it
             raise
         return handle
 
@@ -215,18 +215,18 @@ class EpochWriter:
             self._run.settle(timeout)
 
     def stop_waiting(self) -> None:
-        """Let a batch that waits for a store give up."""
+        """Make a batch that waits for a store give up."""
         if self._run is not None:
             self._run.stop_waiting()
 
     def ended(self, fault: StreamingQueryException | None, run: Run | None) -> None:
-        """A query has ended: settle, and say what it was that ended it, if it was us."""
+        """A query has ended: settle, and raise the error of this writer that ended it, if there is one."""
         failure = None
-        if run is self._run:  # else another query uses this writer by now
+        if run is self._run:  # else another query uses this writer now
             failure, self._failure = self._failure, None
             self._run = None
         if run is not None:
-            # A batch that gave up waiting because the query was stopped left an epoch to settle.
+            # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
             raise failure from fault
@@ -243,38 +243,38 @@ class EpochWriter:
     def _run_of_batch(self, frame: DataFrame) -> Run:
         session = frame.sparkSession
         if not hasattr(session, "_jsparkSession"):
-            raise UnsupportedQuery("Spark Connect does not show a query's checkpoint; use a classic SparkSession")
+            raise UnsupportedQuery("Spark Connect does not expose a query's checkpoint; use a classic SparkSession")
         run = self._run
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            self._check(frame)  # before anything of this run is written, be it that the sinks know the stream
+            self._check(frame)  # before this run writes anything, even if the sinks know the stream
         return self._run_of(binding)
 
     def _check(self, frame: DataFrame) -> None:
-        """Refuse a frame that some sink could not hold, with the faults of all sinks at once."""
+        """Refuse a frame that a sink cannot store, with the faults of all sinks in one error."""
         found = [
-            f"\n  - column {name!r}: names that begin with {RESERVED} are epochal's own. Rename it"
+            f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
             for name in frame.columns
             if name.lower().startswith(RESERVED)
         ]
         found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
         if found:
-            raise BadRows(f"the frame does not fit. Nothing was written:{''.join(found)}")
+            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
 
-        A source notes what it will read before the epoch is planned. Left to the first batch, a refused start would
-        change what an epoch reads, and the answer to the refusal would not fit any more.
+        A source records what it will read before the epoch is planned. If the first batch refused instead, that record
+        would have changed what the epoch reads, and the answer to the refusal would no longer fit.
         """
         location = bindings.location_of(stream)
         if location is None:
             return
         files, checkpoint = resolve(location, stream._spark)
         if files.length(join(checkpoint, "metadata")) is None:
-            return  # a new one: it has no lineage yet
+            return  # a new checkpoint has no lineage yet
         coordinator_of(
             files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
         ).check()
@@ -293,8 +293,8 @@ class EpochWriter:
                 run.close()
             if run_of(binding.run_id) is not None:
                 raise Refused(
-                    f"another EpochWriter writes this query ({binding.query_id}) already: each would take the epochs "
-                    "of the other for its own, and one of them would show nothing. Nothing was written by this one. "
+                    f"another EpochWriter already writes this query ({binding.query_id}): each would take the epochs "
+                    "of the other for its own, and one of them would show nothing. This one wrote nothing. "
                     "Put all sinks into one EpochWriter"
                 )
             self._failure = None

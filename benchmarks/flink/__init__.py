@@ -1,6 +1,6 @@
-"""Flink's FileSink as a competitor: a cluster of one process, which copies Parquet at our word.
+"""Flink's FileSink as a competitor: a cluster in one process, which copies Parquet files on request.
 
-Its jars are fetched once, as those of the servers are; `FileSinkRace.java` is compiled each time, which needs a JDK.
+Its jars are fetched once, like those of the servers. `FileSinkRace.java` is compiled each time, which needs a JDK.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ JARS = Artifact(
     name="flink-connector-files",
     version="2.3.0",
     also=("flink-streaming-java", "flink-parquet", "flink-table-runtime"),
-    # Flink leaves the choice of Hadoop to its users: the version that Spark has.
+    # Flink's users choose the version of Hadoop: take Spark's.
     others=("org.apache.hadoop:hadoop-client-api:3.5.0", "org.apache.hadoop:hadoop-client-runtime:3.5.0"),
 )
 PROGRAM = Path(__file__).parent / "FileSinkRace.java"
-GENTLE = 20.0  # seconds that it has to end by itself
+GENTLE = 20.0  # seconds for a clean shutdown
 TAIL = 4_000
 
 
 class NoFlink(Exception):
-    """This machine lacks what Flink needs; the message says what."""
+    """This machine lacks something that Flink needs; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What one job took."""
+    """The result of one job."""
 
     seconds: float
     checkpoints: int
@@ -55,14 +55,14 @@ class Flink:
         self._answer()
 
     def copy(self, source: str, target: str, checkpoints: str, interval_ms: int) -> Copied:
-        """Copy every row of a folder into another; returns when all of them are in finished files."""
+        """Copy every row of a folder into another; returns when all are in finished files."""
         self._pipe(self._process.stdin).write(f"run\t{source}\t{target}\t{checkpoints}\t{interval_ms}\n")
         self._pipe(self._process.stdin).flush()
         answer = self._answer()
         return Copied(float(answer["seconds"]), int(answer["checkpoints"]))
 
     def end(self) -> None:
-        """End the process: by the end of its input, else by a kill."""
+        """End the process by closing its input; kill it if that is not enough."""
         if self._process.poll() is None:
             self._pipe(self._process.stdin).close()
         try:
@@ -89,7 +89,7 @@ class Flink:
 def flink(
     home: Path, *, memory: str, cores: int, hadoop: Mapping[str, str], tell: Callable[[str], None]
 ) -> Iterator[Flink]:
-    """A cluster with so much heap and so many slots; `hadoop` is what a client of HDFS must know."""
+    """A cluster with this heap and number of slots; `hadoop` has the settings of an HDFS client."""
     try:
         java = find_java("Flink", GOOD)
         found = jars(JARS, java, tell)

@@ -1,15 +1,15 @@
-"""How often Flink makes a checkpoint: its epochs follow the clock, and must be about as many as the others have."""
+"""Sets Flink's checkpoint interval, so that it makes about as many checkpoints as Spark has epochs."""
 
 from __future__ import annotations
 
 from benchmarks.flink import Copied, Flink
 
 FIRST_MS = 100
-LEAST_MS = 10  # Flink takes no shorter interval
+LEAST_MS = 10  # Flink's shortest interval
 
 
 class Paced:
-    """Copies of one source by one Flink. The interval of each run comes from how many checkpoints the last one had."""
+    """Copies one source by Flink. The interval of each run follows from the number of checkpoints in the run before."""
 
     def __init__(self, flink: Flink, source: str, epochs: int) -> None:
         self._flink, self._source, self._epochs = flink, source, epochs

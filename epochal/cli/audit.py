@@ -1,7 +1,7 @@
-"""``epochal audit``: is what the sinks hold exactly what was given to them?
+"""``epochal audit``: checks that the sinks hold exactly the rows that were staged.
 
-Settles nothing and changes nothing. What is in doubt or waits for a store is told, and what is done is audited: also
-beside a driver that is at work.
+Settles nothing and changes nothing, and may run beside a driver. Epochs that are done are audited; those that are in
+doubt or wait for a store are only listed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.recovery import Place, Sinks
 from epochal.txn.view import View
 
+Progress = Callable[[str], None]
+
 DIFFERS = 3
 SHOWN = 20
 TRIES = 3
 COLOURS = {Verdict.EXACT: "green", Verdict.DIFFERS: "red", Verdict.NOT_PROVABLE: "yellow"}
-MOVED_ON = "the stream went on while it was audited; stop it, or audit again"
-UNSETTLED = "what is decided is not all carried out, and parts that were open are on their way: `epochal recover` first"
-NO_AUDIT = "the sink has no audit: its participant does not say what is in its store"
+MOVED_ON = "the stream wrote more while it was audited; stop it, or audit again"
+UNSETTLED = "decided epochs are not all done, so open parts are being moved: run `epochal recover` first"
+NO_AUDIT = "the sink has no audit: its participant does not report what its store holds"
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One sink in one place, and what was found there."""
+    """The result for one sink in one place."""
 
     place: Place
     current: bool
@@ -41,7 +43,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The whole answer."""
+    """The result for the whole stream."""
 
     stream: Stream
     through: int
@@ -57,31 +59,35 @@ class Audit:
 
 
 def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> int:
-    """Print it; the exit code says whether something differs."""
-    told = _tell if not as_json and sys.stderr.isatty() else lambda _: None
+    """Print the result. The exit code shows whether something differs."""
+    progress = _print_progress if not as_json and sys.stderr.isatty() else lambda _: None
     stream = open_stream(checkpoint, journal)
     start_on_demand(lambda path: start_spark(path, master="local[*]"))
-    found = audit(stream, fast=fast, told=told)
-    print(json.dumps(to_json(found), indent=2) if as_json else to_text(found))
-    return DIFFERS if found.verdict is Verdict.DIFFERS else 0
+    result = audit(stream, fast=fast, progress=progress)
+    print(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
+    return DIFFERS if result.verdict is Verdict.DIFFERS else 0
 
 
-def audit(stream: Stream, *, fast: bool, told: Callable[[str], None]) -> Audit:
-    """Ask every place that the stream has ever written to."""
+def audit(stream: Stream, *, fast: bool, progress: Progress) -> Audit:
+    """Audit every place that the stream has ever written to."""
     sinks = stream.sinks()
-    judged = []
+    audited = []
     for place in sinks.places():
-        judgement = _judged(stream, sinks, place, fast=fast, told=told)
+        judgement = _audit_place(stream, sinks, place, fast=fast, progress=progress)
         is_current = place in sinks.current().values()
         if is_current or judgement.epochs:
-            judged.append(Audited(place, is_current, judgement))
+            audited.append(Audited(place, is_current, judgement))
     view, committed = stream.journal.read(), stream.checkpoint.committed()
     return Audit(
-        stream, view.done_through, plan.epochs_in_doubt(view, committed), plan.decided_not_done(view, committed), judged
+        stream,
+        view.done_through,
+        plan.epochs_in_doubt(view, committed),
+        plan.decided_not_done(view, committed),
+        audited,
     )
 
 
-def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Callable[[str], None]) -> AuditResult:
+def _audit_place(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, progress: Progress) -> AuditResult:
     participant = sinks.at(place)
     alone = sum(1 for other in sinks.places() if other.sink == place.sink) == 1
     for left in reversed(range(TRIES)):
@@ -95,7 +101,7 @@ def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Cal
                 expected=wanted,
                 state=view.sink_state(place.sink, through=view.done_through),
                 fast=fast,
-                progress=lambda what: told(f"{place.sink}: {what}"),
+                progress=lambda what: progress(f"{place.sink}: {what}"),
             )
         )
         judgement = compare_with_store(wanted, found)
@@ -104,28 +110,28 @@ def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Cal
         after = stream.journal.read()
         if judgement.verdict is Verdict.EXACT or (after.done_through, after.rolls) == (view.done_through, view.rolls):
             break
-        if not left:  # what seemed to differ may have moved on while it was looked at
+        if not left:  # rows may have moved while the store was read
             return compare_with_store(wanted, StoreReport(unproven=(MOVED_ON,)))
     return judgement
 
 
 def _is_moving(stream: Stream, view: View, place: Place) -> bool:
-    """Whether parts that are open are just being closed: then their rows are between two places."""
+    """Whether open parts are being closed now: then their rows are between two places."""
     rolled = any(place.sink in record.sinks for record in view.pending_rolls())
     held = plan.decided_not_done(view, stream.checkpoint.committed())
     return rolled or (bool(held) and bool(view.sink_state(place.sink, through=view.done_through)))
 
 
-def to_json(found: Audit) -> dict[str, Json]:
-    """The answer for machines."""
+def to_json(result: Audit) -> dict[str, Json]:
+    """The result as JSON."""
     return {
-        "checkpoint": found.stream.path,
-        "lineage": found.stream.lineage,
-        "verdict": found.verdict.value,
-        "through": found.through if found.through > NO_EPOCH else None,
-        "in_doubt": list(found.in_doubt),
-        "held": list(found.held),
-        "sinks": [_sink_json(audited) for audited in found.sinks],
+        "checkpoint": result.stream.path,
+        "lineage": result.stream.lineage,
+        "verdict": result.verdict.value,
+        "through": result.through if result.through > NO_EPOCH else None,
+        "in_doubt": list(result.in_doubt),
+        "held": list(result.held),
+        "sinks": [_sink_json(audited) for audited in result.sinks],
     }
 
 
@@ -151,8 +157,8 @@ def _sink_json(audited: Audited) -> dict[str, Json]:
     }
 
 
-def to_text(found: Audit) -> str:
-    """The answer for people."""
+def to_text(result: Audit) -> str:
+    """The result as text."""
     headers = ["SINK", "EPOCHS", "ROWS STAGED", "ROWS FOUND", "DIGEST", "VERDICT"]
     cells = [
         [
@@ -163,21 +169,21 @@ def to_text(found: Audit) -> str:
             audited.judgement.digests,
             audited.judgement.verdict.value,
         ]
-        for audited in found.sinks
+        for audited in result.sinks
     ]
     parts = [table(headers, cells, right=headers[1:4])]
     for title, lines in (
-        ("differs", [_said(a, d) for a in found.sinks for d in a.judgement.differences]),
-        ("not provable", [f"{a.place.sink}: {why}" for a in found.sinks for why in a.judgement.unproven]),
-        ("good to know", [f"{a.place.sink}: {note}" for a in found.sinks for note in a.judgement.notes]),
+        ("differs", [_describe(a, d) for a in result.sinks for d in a.judgement.differences]),
+        ("not provable", [f"{a.place.sink}: {why}" for a in result.sinks for why in a.judgement.unproven]),
+        ("notes", [f"{a.place.sink}: {note}" for a in result.sinks for note in a.judgement.notes]),
     ):
         if lines:
             parts.append("\n".join([paint(title, "bold"), *_bounded(lines)]))
-    parts.append(_conclusion(found))
+    parts.append(_conclusion(result))
     return "\n\n".join(parts)
 
 
-def _said(audited: Audited, difference: Difference) -> str:
+def _describe(audited: Audited, difference: Difference) -> str:
     where = [audited.place.sink]
     if difference.file is not None:
         where.append(difference.file)
@@ -191,26 +197,26 @@ def _bounded(lines: Sequence[str]) -> list[str]:
     return shown if len(lines) <= SHOWN else [*shown, f"  and {len(lines) - SHOWN:,} more (--json lists all)"]
 
 
-def _conclusion(found: Audit) -> str:
-    upto = f"up to epoch {found.through}" if found.through > NO_EPOCH else "of a stream that has no epoch yet"
-    verdict = found.verdict
-    said = {
+def _conclusion(result: Audit) -> str:
+    upto = f"up to epoch {result.through}" if result.through > NO_EPOCH else "of a stream that has no epoch yet"
+    verdict = result.verdict
+    conclusion = {
         Verdict.EXACT: f"exact: every row {upto} is there once"
-        if all(audited.judgement.expected.digest is not None for audited in found.sinks)
-        else f"exact: as many rows as were staged {upto} are there; which rows they are is proven with digest=True",
-        Verdict.DIFFERS: f"differs: what is there {upto} is not what was staged",
-        Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not all of it could be proven",
+        if all(audited.judgement.expected.digest is not None for audited in result.sinks)
+        else f"exact: as many rows as were staged {upto} are there; digest=True on the sink also proves which rows",
+        Verdict.DIFFERS: f"differs: the rows {upto} are not those that were staged",
+        Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not everything could be proven",
     }[verdict]
-    lines = [paint(said, COLOURS[verdict])]
-    if found.held:
+    lines = [paint(conclusion, COLOURS[verdict])]
+    if result.held:
         lines.append(
-            f"{counted(len(found.held), 'epoch')} ({listed(found.held)}) decided and not done, so not audited: "
-            f"`epochal recover {found.stream.path}`"
+            f"{counted(len(result.held), 'epoch')} ({listed(result.held)}) decided but not done, so not audited. Run "
+            f"`epochal recover {result.stream.path}`"
         )
-    if found.in_doubt:
-        lines.append(f"epoch {listed(found.in_doubt)} in doubt until the query goes on, so not audited")
+    if result.in_doubt:
+        lines.append(f"epoch {listed(result.in_doubt)} in doubt until the query runs again, so not audited")
     return "\n".join(lines)
 
 
-def _tell(what: str) -> None:
+def _print_progress(what: str) -> None:
     print(paint(what, "dim", sys.stderr), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Arguments, exit codes, and errors as one clear message."""
+"""Parses arguments, runs the command, and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
-from epochal.cli.text import AWAY, REFUSED, paint, tell_error
+from epochal.cli.text import REFUSED, UNREACHABLE, paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
 from epochal.sinks.config.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled
@@ -19,27 +19,27 @@ from epochal.txn.errors import EpochalError, NotSettled
 INTERRUPTED = 130
 
 EXAMPLES = """examples:
-  epochal status  checkpoints/orders            where the stream and each of its sinks stand
-  epochal status  checkpoints/orders --json     the same for machines
+  epochal status  checkpoints/orders            the status of the stream and of each sink
+  epochal status  checkpoints/orders --json     the same as JSON
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
-  epochal audit   checkpoints/orders --fast     by names, lengths and logs alone, without Spark
+  epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
-  epochal roll    checkpoints/orders            publish the parts that are open, and stop a query that still runs
-  epochal gc      checkpoints/orders            what could be removed, and what must stay and why
+  epochal roll    checkpoints/orders            publish all open parts; stops a running query
+  epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
-  epochal compact archive/orders                join small files of a RollingFileSink's target, while all goes on
-  epochal demo                                  exactly-once under kill -9, shown in a minute
-  epochal serve   cassandra | hdfs              a real server on loopback to try things on, until Ctrl-C
+  epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
+  epochal demo                                  see exactly-once under kill -9, in a minute
+  epochal serve   cassandra | hdfs              run a real server on loopback until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
-PATH is the target of a sink, in the same spelling.
-exit codes: 0 all is well, 1 a store is away, 2 wrong usage or refused, 3 an audit found that something differs
+PATH is the target of a sink, spelled the same way.
+exit codes: 0 success, 1 a store cannot be reached, 2 wrong usage or refused, 3 an audit found a difference
 """
-KEPT = "keep the data here, and go on with what is there"
+FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser(as_json="--json" in given).parse_args(given)
     verbose = getattr(options, "verbose", False)
@@ -53,25 +53,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with trusting(getattr(options, "trust", None)):
             return _run(options)
     except NotSettled as fault:
-        return _fail(fault, AWAY, verbose=verbose, as_json=as_json)
+        return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
     except EpochalError as fault:
         return _fail(fault, REFUSED, verbose=verbose, as_json=as_json)
     except BrokenPipeError:
-        # The reader of our output has seen enough; the interpreter must not try to flush it at exit.
+        # The reader closed the pipe; the interpreter must not try to flush stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as fault:
-        return _fail(fault, AWAY, verbose=verbose, as_json=as_json)
+        return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
     except KeyboardInterrupt as fault:
         if as_json:
-            tell_error(fault, INTERRUPTED, "interrupted; what is decided stays decided")
+            print_json_error(fault, INTERRUPTED, "interrupted; what is decided stays decided")
         else:
             print("interrupted; what is decided stays decided", file=sys.stderr)
         return INTERRUPTED
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Each command loads only what it needs: `status` must not pay for Spark.
+    # Each command imports only what it needs: `status` must not load Spark.
     match options.command:
         case "status":
             from epochal.cli import status
@@ -130,37 +130,41 @@ def _fail(fault: Exception, code: int, *, verbose: bool, as_json: bool) -> int:
     if verbose:
         traceback.print_exception(fault)
     if as_json:
-        tell_error(fault, code)
+        print_json_error(fault, code)
     else:
         print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
     return code
 
 
 class _JsonParser(argparse.ArgumentParser):
-    """Wrong usage as JSON too."""
+    """Prints usage errors as JSON too."""
 
     def error(self, message: str) -> NoReturn:
-        tell_error(argparse.ArgumentError(None, message), REFUSED)
+        print_json_error(argparse.ArgumentError(None, message), REFUSED)
         self.exit(REFUSED)
 
 
 def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     """The commands and their options."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help='for machines; errors too, as {"error": ...}')
-    # Accepted before and after the command; SUPPRESS keeps the one that is absent from undoing the other.
+    common.add_argument("--json", action="store_true", help='print JSON; errors too, as {"error": ...}')
+    # Accepted before and after the command. SUPPRESS: an absent one must not reset the other.
     verbose = argparse.ArgumentParser(add_help=False)
     verbose.add_argument(
-        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="show the log, and traces of errors"
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show the log, and tracebacks of errors",
     )
     stream = argparse.ArgumentParser(add_help=False)
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
     stream.add_argument(
         "--trust",
         metavar="HOST[,HOST]",
-        help="send user and password, or a certificate, to these Cassandra hosts although only the journal names them",
+        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
     )
-    stream.add_argument("--journal", metavar="J", help="where the journal is, if EpochWriter was given journal=")
+    stream.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
 
     whole = (_JsonParser if as_json else argparse.ArgumentParser)(
         prog="epochal",
@@ -171,75 +175,77 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"epochal {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    about = "where a stream and its sinks stand; reads only"
+    about = "show the status of a stream and its sinks; reads only"
     commands.add_parser("status", parents=[stream, common, verbose], help=about, description=_sentence(about))
-    about = "is what the sinks hold exactly what was given to them? reads only"
+    about = "check that the sinks hold exactly the rows that were staged; reads only"
     audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=_sentence(about))
     audit.add_argument(
-        "--fast", action="store_true", help="without reading rows, and so without Spark: names, lengths and logs alone"
+        "--fast",
+        action="store_true",
+        help="check names, lengths and logs only; reads no rows and needs no Spark",
     )
     about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
     recover = commands.add_parser(
         "recover", parents=[stream, common, verbose], help=about, description=_sentence(about)
     )
-    about = "publish every part that is open, before its limits are reached; a query that still runs is stopped"
+    about = "publish every open part before its limits are reached; stops a query that still runs"
     roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
     for patient in (recover, roll):
         patient.add_argument(
-            "--timeout", type=_seconds, default=60.0, metavar="S", help="how long to wait for a store (60)"
+            "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds to wait for a store (60)"
         )
-    about = "list, and with --yes remove, what dead drivers left behind"
+    about = "list the staged data that dead drivers left behind; --yes removes it"
     collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=_sentence(about))
-    collect.add_argument("--yes", action="store_true", help="remove it; without this nothing is changed")
+    collect.add_argument("--yes", action="store_true", help="remove it; without this option nothing is changed")
     collect.add_argument(
         "--fence",
         action="store_true",
-        help="count the newest driver as dead too; with --yes one that still runs is stopped",
+        help="treat the newest driver as dead too; with --yes, a driver that still runs is stopped",
     )
-    about = "join the small files of a rolling-file target; readers by manifest see every row once all the while"
+    about = "join the small files of a rolling-file target; readers of the manifest see every row once meanwhile"
     compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=_sentence(about))
     compact.add_argument("path", metavar="PATH", help="the target of a RollingFileSink")
     compact.add_argument(
-        "--max-bytes", type=_size, default="128 MB", metavar="SIZE", help="how large joined files become (128 MB)"
+        "--max-bytes", type=_size, default="128 MB", metavar="SIZE", help="the size of joined files (128 MB)"
     )
     compact.add_argument(
         "--grace",
         type=_duration,
         default="0",
         metavar="TIME",
-        help="keep replaced files so long, such as 1h, for readers who have listed them; a later run removes them (0)",
+        help="keep replaced files this long, such as 1h, for readers that listed them; a later run removes them (0)",
     )
     compact.add_argument(
         "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
     )
-    compact.add_argument("--dry-run", action="store_true", help="only say what would be joined")
-    about = "exactly-once under kill -9, beside a plain foreachBatch under the same kills"
+    compact.add_argument("--dry-run", action="store_true", help="only list what would be joined")
+    about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
-    demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="how often to kill the driver (3)")
-    demo.add_argument("--epochs", type=_number(4), metavar="N", help="how many epochs (8, or more for more kills)")
+    demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")
+    demo.add_argument("--epochs", type=_number(4), metavar="N", help="number of epochs (8, or more for more kills)")
     demo.add_argument("--rows", type=_number(1), default=3000, metavar="N", help="orders in each epoch (3000)")
     demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
-    demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="give up after so long (600)")
-    about = "run a real server on loopback until Ctrl-C, to try things on"
+    demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="seconds before it gives up (600)")
+    about = "run a real server on loopback until Ctrl-C"
     serve = commands.add_parser("serve", parents=[verbose], help=about, description=_sentence(about))
     kinds = serve.add_subparsers(dest="server", metavar="SERVER", required=True)
-    about = "Apache Cassandra 5: a container, or processes from Maven's jars"
+    about = "Apache Cassandra 5, in containers or as local processes from Maven's jars"
     cassandra = kinds.add_parser("cassandra", parents=[common, verbose], help=about, description=about)
-    cassandra.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="how many (1)")
+    cassandra.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="number of nodes (1)")
     cassandra.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (9042, or another if that is in use)"
+        "--port", type=_number(1), metavar="N", help="the port for clients (9042, or a free one if 9042 is in use)"
     )
-    cassandra.add_argument("--folder", metavar="DIR", help=KEPT)
-    about = "Apache Hadoop's HDFS 3.5: a NameNode and DataNodes, processes from Maven's jars"
+    cassandra.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    about = "Apache Hadoop's HDFS 3.5, a NameNode and DataNodes, in containers or as local processes from Maven's jars"
     hdfs = kinds.add_parser("hdfs", parents=[common, verbose], help=about, description=about)
-    hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="how many (1)")
+    hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="number of DataNodes (1)")
     hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
-    hdfs.add_argument("--folder", metavar="DIR", help=KEPT)
+    hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
 
 
 def _sentence(text: str) -> str:
-    """Only the first letter: names keep their own."""
+    """Upper-case the first letter only: names keep their spelling."""
     return text[0].upper() + text[1:]
 
 

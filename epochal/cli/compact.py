@@ -1,6 +1,6 @@
-"""``epochal compact``: join the small files of a rolling-file target, while its stream and its readers go on.
+"""``epochal compact``: join the small files of a rolling-file target while its stream and its readers run.
 
-PATH is the target, not a checkpoint: nothing of a stream is asked or fenced. Local JSON, CSV and text need no Spark.
+PATH is the target, not a checkpoint: no stream is read or fenced. Local JSON, CSV and text need no Spark.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn.model import Json
 
-SHOWN = 10  # of files that are named one by one
+SHOWN = 10  # files that are listed by name
 
 
 def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run: bool, as_json: bool) -> int:
-    """Compact, or say what would be done."""
+    """Compact, or list what would be joined."""
     start_on_demand(start_spark)
     files, target = reach(path)
     compactor = Compactor(
@@ -44,7 +44,7 @@ def _progress(text: str) -> None:
 
 
 def buckets(report: Report, dry_run: bool) -> list[tuple[str, int, int, int]]:
-    """Each bucket that something is joined in: files before and after, and the bytes that are joined."""
+    """Each bucket with files to join: the number of files before and after, and the bytes joined."""
     if dry_run:
         joins = [(group.files[0].bucket, len(group.files), group.bytes) for group in report.choice.groups]
     else:
@@ -59,7 +59,7 @@ def buckets(report: Report, dry_run: bool) -> list[tuple[str, int, int, int]]:
 
 
 def to_json(target: str, report: Report, dry_run: bool) -> dict[str, Json]:
-    """The outcome for machines."""
+    """The outcome as JSON."""
     names = ("bucket", "files_before", "files_after", "bytes_joined")
     unfit: list[Json] = [{"path": path, "reason": reason} for path, reason in report.choice.unfit]
     waiting: list[Json] = [{"compaction": n, "until": until} for n, until in report.waiting.items()]
@@ -79,7 +79,7 @@ def to_json(target: str, report: Report, dry_run: bool) -> dict[str, Json]:
 
 
 def to_text(report: Report, dry_run: bool) -> str:
-    """The outcome for people."""
+    """The outcome as text."""
     rows = [
         [bucket or "(no bucket)", str(before), str(after), size(length)]
         for bucket, before, after, length in buckets(report, dry_run)
@@ -102,14 +102,14 @@ def to_text(report: Report, dry_run: bool) -> str:
 def _remarks(report: Report) -> list[str]:
     found = []
     if report.unfinished is not None:
-        found.append(f"compaction {report.unfinished} was begun and is not finished: a run finishes it first")
+        found.append(f"compaction {report.unfinished} is not finished: the next run finishes it first")
     if report.finished:
-        found.append(f"finished what another process had begun: compaction {', '.join(map(str, report.finished))}")
+        found.append(f"finished what another process had started: compaction {', '.join(map(str, report.finished))}")
     for number in report.given_up:
-        text = f"compaction {number} was given up: a joined file of it was removed by another program. No row is lost"
+        text = f"compaction {number} was given up: another program removed a file that it had joined. No row is lost"
         found.append(paint(text, "yellow"))
     if report.choice.missing:
-        found.append(_named("listed by the manifest, and missing or changed", report.choice.missing))
+        found.append(_named("listed by the manifest, but missing or changed", report.choice.missing))
     if report.choice.unfit:
         found.append(_named("left alone", [f"{path}: {reason}" for path, reason in report.choice.unfit]))
     for ending, count in sorted(report.choice.other.items()):

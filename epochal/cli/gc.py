@@ -1,8 +1,8 @@
-"""``epochal gc``: what dead drivers left behind, listed, and removed with ``--yes``.
+"""``epochal gc``: list the staged data that dead drivers left behind; ``--yes`` removes it.
 
-The rules are those of every start (`epochal.txn.plan.removal_of`). The newest generation may be alive,
-so its attempts stay, unless ``--fence`` makes it certain that it is not: a new generation is
-claimed, and a driver that still runs stops at its next step.
+The rules are those of every start (`epochal.txn.plan.removal_of`). The driver of the newest generation may
+still run, so its attempts stay. ``--fence`` makes sure that it does not: it claims a new generation, and
+a driver that still runs stops at its next step.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from epochal.txn.recovery import Leftover, Place, Sinks, fence, leftovers, remov
 
 @dataclass
 class Collected:
-    """What was found, and what became of it."""
+    """The leftovers, and which of them were removed."""
 
-    newest: int  # this generation and later ones may be alive
+    newest: int  # drivers of this generation and later ones may still run
     committed: int
     found: list[Leftover] = field(default_factory=list)
     removed: set[Leftover] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Collected:
 
 
 def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as_json: bool) -> int:
-    """List or remove; 1 if a store was away."""
+    """List or remove. The exit code is 1 if a store could not be reached."""
     stream = open_stream(checkpoint, journal)
     result = collect(stream, remove=remove, fencing=fencing)
     print(json.dumps(to_json(stream, result, remove), indent=2) if as_json else to_text(result, remove, fencing))
@@ -53,14 +53,14 @@ def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as
 
 
 def collect(stream: Stream, *, remove: bool, fencing: bool) -> Collected:
-    """Go through every journal of the query, also those that `new` has closed."""
+    """Go through every journal of the query, including those that `new` has closed."""
     view = stream.journal.read()
     result = Collected(view.generation + 1 if fencing else view.generation, stream.checkpoint.committed())
     if fencing and remove:
         result.fenced = fence(stream.journal, stream.lineage, stream.sinks(), version=__version__)
         result.newest = result.fenced
     for number, journal in all_journals(stream.journal_of):
-        # Whoever closed a journal is not at work in it: its own number is past the last one that was.
+        # No driver works on a closed journal: the one that closed it has a higher number than the last that did.
         newest = result.newest if journal.path == stream.journal.path else journal.read().generation
         _collect(stream, journal, lineage_of(stream.query, number), newest, result, remove=remove)
     return result
@@ -80,12 +80,12 @@ def _collect(stream: Stream, journal: Journal, lineage: str, newest: int, result
                 result.removed.update(left for left in found if left.attempt in gone)
         except EpochalError:
             raise
-        except Exception as fault:  # noqa: BLE001  # whatever a store's driver raises: go on with the others
+        except Exception as fault:  # noqa: BLE001  # any error of a store's driver: go on with the others
             result.away[place] = str(fault) or type(fault).__name__
 
 
 def to_json(stream: Stream, result: Collected, remove: bool) -> dict[str, Json]:
-    """The outcome for machines."""
+    """The outcome as JSON."""
     away: list[Json] = [{"sink": p.sink, "target": p.target, "error": error} for p, error in result.away.items()]
     return {
         "checkpoint": stream.path,
@@ -103,22 +103,22 @@ def to_json(stream: Stream, result: Collected, remove: bool) -> dict[str, Json]:
 
 
 def to_text(result: Collected, remove: bool, fencing: bool) -> str:
-    """The outcome for people."""
+    """The outcome as text."""
     parts = []
     if result.fenced is not None:
         parts.append(f"generation {result.fenced} claimed: a driver that still runs this query will stop")
     elif fencing:
-        parts.append(f"with --yes, generation {result.newest} is claimed and a driver that still runs will stop")
+        parts.append(f"--yes claims generation {result.newest}, and a driver that still runs this query will stop")
     if result.found:
         parts.append(leftover_table(result.found, result.newest, result.committed))
     for place, error in result.away.items():
-        parts.append(paint(f"sink {place.sink!r} ({place.target}) does not answer: {error}", "red"))
-    strays = f", {counted(len(result.temporary), 'temporary file')} of the journal" if result.temporary else ""
+        parts.append(paint(f"sink {place.sink!r} ({place.target}) cannot be reached: {error}", "red"))
+    temporary = f", {counted(len(result.temporary), 'temporary file')} of the journal" if result.temporary else ""
     kept = f"; {len(result.kept)} kept" if result.kept else ""
     if remove:
-        parts.append(paint(f"removed {counted(len(result.removed), 'attempt')}{strays}{kept}", "green"))
+        parts.append(paint(f"removed {counted(len(result.removed), 'attempt')}{temporary}{kept}", "green"))
     elif result.removable or result.temporary:
-        parts.append(f"dry run: --yes would remove {counted(len(result.removable), 'attempt')}{strays}{kept}")
+        parts.append(f"dry run: --yes would remove {counted(len(result.removable), 'attempt')}{temporary}{kept}")
     else:
         parts.append(f"nothing to remove{kept}")
     return "\n\n".join(parts)

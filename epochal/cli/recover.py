@@ -1,14 +1,14 @@
 """``epochal recover``: finish what Spark has checkpointed, without the query.
 
-No generation is claimed: a driver that is alive goes on undisturbed, and both may commit the same
-epoch. What is in doubt stays as it is: only Spark's commits/N decides it.
+It claims no generation: a running driver goes on undisturbed, and both may commit the same epoch. An
+epoch in doubt stays as it is: only Spark's commits/N decides it.
 """
 
 from __future__ import annotations
 
 import json
 
-from epochal.cli.facts import attempts_in_doubt
+from epochal.cli.stream_status import attempts_in_doubt
 from epochal.cli.streams import Stream, open_stream
 from epochal.cli.text import counted, listed, paint
 from epochal.txn.model import Attempt, Json, Outcome
@@ -18,7 +18,7 @@ from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
-    """Settle; NotSettled if a store stays away."""
+    """Settle. Raises NotSettled if a store cannot be reached within the timeout."""
     stream = open_stream(checkpoint, journal)
     progress = _Progress(stream, quiet=as_json)
     recovery = Recovery(
@@ -40,8 +40,8 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         return 0
     if not progress.commits:
         print(
-            "nothing to do: the journal has every epoch that Spark has checkpointed as done. The stores were not "
-            "asked: `epochal status` and `epochal audit` do that"
+            "nothing to do: the journal records every epoch that Spark has checkpointed as done. The stores were not "
+            "checked: `epochal status` and `epochal audit` do that"
         )
     else:
         print(paint(f"settled: {counted(len(progress.epochs), 'epoch')} finished", "green"))
@@ -51,7 +51,7 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
 
 
 class _Progress:
-    """Says what is done as it is done, and keeps it for the end."""
+    """Prints each commit as it happens, and collects them for the JSON answer."""
 
     def __init__(self, stream: Stream, *, quiet: bool) -> None:
         self.commits: list[dict[str, Json]] = []

@@ -1,6 +1,6 @@
-"""``epochal roll``: publish what is open now, without waiting for its limits and without the query.
+"""``epochal roll``: publish all open parts now, before their limits are reached and without the query.
 
-A generation is claimed, so a driver that still runs the query stops: what it stages next would start from parts that
+It claims a generation, so a driver that still runs the query stops: the next epoch it stages would build on parts that
 are closed by then.
 """
 
@@ -18,7 +18,7 @@ from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
-    """Settle what is decided, then close every open part; NotSettled if a store stays away."""
+    """Settle what is decided, then close every open part. Raises NotSettled if a store cannot be reached in time."""
     stream = open_stream(checkpoint, journal)
     recovery = Recovery(
         journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=lambda *_: None

@@ -10,64 +10,64 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from epochal.cli.text import counted, facts, paint, tell_error
+from epochal.cli.text import counted, key_values, paint, print_json_error
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster, HdfsCluster, Node
-from epochal.testing.servers.cassandra_local import MEMORY
+from epochal.testing.servers.cassandra_local import CLUSTER_FILE
 from epochal.testing.servers.ports import is_free
 from epochal.testing.servers.routes import CASSANDRA_PORT
 
 FAILED = 1
 INTERRUPTED = 130
-LOOK = 1.0  # seconds between two looks at the nodes
+INTERVAL = 1.0  # seconds between two checks of the nodes
 
 
 Cluster = TypeVar("Cluster", CassandraCluster, HdfsCluster)
 
 
 def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
-    """Serve Cassandra until asked to end."""
+    """Serve Cassandra until Ctrl-C or SIGTERM."""
 
     def start() -> CassandraCluster:
-        _tell(f"Cassandra with {counted(nodes, 'node')}")
-        found = port or _usual_port(nodes, folder)
-        return servers.cassandra(nodes, folder=folder, port=found, own=True, tell=_tell)
+        _print_progress(f"Cassandra with {counted(nodes, 'node')}")
+        chosen = port or _usual_port(nodes, folder)
+        return servers.cassandra(nodes, folder=folder, port=chosen, own=True, tell=_print_progress)
 
     return _serve(start, (_answer if as_json else _how_to_connect), as_json=as_json)
 
 
 def hdfs(*, datanodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
-    """Serve HDFS until asked to end."""
+    """Serve HDFS until Ctrl-C or SIGTERM."""
 
     def start() -> HdfsCluster:
-        _tell(f"HDFS with {counted(datanodes, 'DataNode')}")
-        return servers.hdfs(datanodes, folder=folder, port=port, own=True, tell=_tell)
+        _print_progress(f"HDFS with {counted(datanodes, 'DataNode')}")
+        return servers.hdfs(datanodes, folder=folder, port=port, own=True, tell=_print_progress)
 
     return _serve(start, (_hdfs_answer if as_json else _how_to_use_hdfs), as_json=as_json)
 
 
-def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str], *, as_json: bool) -> int:
-    """Until asked to end: 0, or 1 if a server did not start or died, 130 if asked before it was ready."""
-    # Asked to end, by Ctrl-C or by a supervisor, means the same: take everything down in order.
-    # SIGINT too: a shell starts what runs in the background with it ignored.
-    asked = (signal.SIGTERM, signal.SIGINT)
-    previous = {number: signal.signal(number, signal.default_int_handler) for number in asked}
+def _serve(start: Callable[[], Cluster], describe: Callable[[Cluster], str], *, as_json: bool) -> int:
+    """Serve until Ctrl-C or SIGTERM: 0; 1 if a server did not start or died; 130 if interrupted before it was ready."""
+    # Ctrl-C and the SIGTERM of a supervisor mean the same: stop everything in order. SIGINT is set too,
+    # because a shell starts background jobs with it ignored.
+    signals = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in signals}
     ready = False
     try:
         started = time.monotonic()
         with start() as cluster:
-            _tell(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it")
-            print(told(cluster), flush=True)
+            _print_progress(f"ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it")
+            print(describe(cluster), flush=True)
             ready = True
             _watch(cluster.nodes)
     except servers.ServerFailed as fault:
         if as_json:
-            tell_error(fault, FAILED)
+            print_json_error(fault, FAILED)
         else:
-            _tell(paint(str(fault), "red", sys.stderr))
+            _print_progress(paint(str(fault), "red", sys.stderr))
         return FAILED
     except KeyboardInterrupt:
-        _tell("stopped")
+        _print_progress("stopped")
         return 0 if ready else INTERRUPTED
     finally:
         for number, handler in previous.items():
@@ -76,15 +76,15 @@ def _serve(start: Callable[[], Cluster], told: Callable[[Cluster], str], *, as_j
 
 
 def _usual_port(nodes: int, folder: str | None) -> int | None:
-    """The port that people expect, if it is free and the folder has none of its own yet."""
-    known = folder is not None and Path(folder, MEMORY).exists()
+    """Cassandra's default port, if it is free and the folder has no port of its own yet."""
+    known = folder is not None and Path(folder, CLUSTER_FILE).exists()
     free = all(is_free(f"127.0.0.{number + 1}", CASSANDRA_PORT) for number in range(nodes))
     return CASSANDRA_PORT if free and not known else None
 
 
 def _watch(nodes: Sequence[Node]) -> None:
     while all(node.running for node in nodes):
-        time.sleep(LOOK)
+        time.sleep(INTERVAL)
     gone = next(node for node in nodes if not node.running)
     raise servers.ServerFailed(f"{gone.name} has ended:\n{gone.log_tail()}")
 
@@ -112,7 +112,7 @@ def _how_to_use_hdfs(cluster: HdfsCluster) -> str:
         ("for Spark", " ".join(f"--conf {name}={value}" for name, value in cluster.settings.items())),
         ("for tests", f"export EPOCHAL_HDFS={cluster.uri} EPOCHAL_HDFS_WEB={cluster.web}"),
     ]
-    return facts(shown)
+    return key_values(shown)
 
 
 def _how_to_connect(cluster: CassandraCluster) -> str:
@@ -123,8 +123,8 @@ def _how_to_connect(cluster: CassandraCluster) -> str:
         ("in Python", f'CassandraSink("shop.orders", contact_points=[{hosts}], port={cluster.port})'),
         ("for tests", f"export EPOCHAL_CASSANDRA={','.join(cluster.hosts)}:{cluster.port}"),
     ]
-    return facts(shown)
+    return key_values(shown)
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"epochal: {text}", file=sys.stderr, flush=True)

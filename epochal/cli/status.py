@@ -1,13 +1,13 @@
-"""``epochal status``: where a stream and its sinks stand, as a table or as JSON."""
+"""``epochal status``: the status of a stream and its sinks, as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
 import time
 
-from epochal.cli.facts import Facts, gather
+from epochal.cli.stream_status import StreamStatus, read_status
 from epochal.cli.streams import open_stream
-from epochal.cli.text import AWAY, REFUSED, counted, facts, lasting, listed, paint, size, table
+from epochal.cli.text import REFUSED, UNREACHABLE, counted, key_values, lasting, listed, paint, size, table
 from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Removal
 from epochal.txn.records import Prepared
@@ -16,28 +16,28 @@ from epochal.txn.states import State
 
 
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
-    """Print it. The exit code says whether a start would be refused, or a store is away."""
-    found = gather(open_stream(checkpoint, journal))
-    print(json.dumps(to_json(found), indent=2) if as_json else to_text(found))
-    if found.refusal:
+    """Print it. The exit code shows whether a start would be refused or a store cannot be reached."""
+    status = read_status(open_stream(checkpoint, journal))
+    print(json.dumps(to_json(status), indent=2) if as_json else to_text(status))
+    if status.refusal:
         return REFUSED
-    return AWAY if any(sink.error for sink in found.sinks if sink.current) else 0
+    return UNREACHABLE if any(sink.error for sink in status.sinks if sink.current) else 0
 
 
 def why(left: Leftover, newest: int, committed: int) -> str:
-    """The rule that a leftover falls under, in words."""
+    """Why a leftover is kept or can be removed."""
     epoch = left.attempt.epoch
     match left.state, left.verdict:
         case State.PREPARED, _ if epoch <= committed:
-            return f"commits/{epoch} is there: this or another attempt becomes the epoch: epochal recover"
+            return f"commits/{epoch} is written: this or another attempt becomes the epoch. Run epochal recover"
         case State.PREPARED, _:
             return f"in doubt: Spark may still write commits/{epoch}, and this may be the only copy"
         case State.DECIDED, _:
-            return "it became the epoch and is not visible yet: epochal recover"
+            return "it became the epoch and is not yet visible. Run epochal recover"
         case State.STAGING, Removal.SEAL_THEN_REMOVE:
             return f"never prepared, and its driver was superseded by generation {newest}"
         case State.STAGING, _:
-            return f"generation {left.attempt.generation} is the newest: its driver may be at work"
+            return f"generation {left.attempt.generation} is the newest: its driver may still run"
         case State.SEALED, Removal.KEEP:
             return f"sealed, but generation {left.attempt.generation} is the newest"
         case State.SEALED, _:
@@ -45,11 +45,11 @@ def why(left: Leftover, newest: int, committed: int) -> str:
         case State.LOST, _:
             return "another attempt became the epoch"
         case _:
-            return "the epoch is visible; this is a remainder"
+            return "the epoch is visible; this copy is no longer needed"
 
 
 def leftover_json(left: Leftover, newest: int, committed: int) -> dict[str, Json]:
-    """One leftover for machines."""
+    """One leftover as JSON."""
     return {
         "sink": left.place.sink,
         "target": left.place.target,
@@ -62,7 +62,7 @@ def leftover_json(left: Leftover, newest: int, committed: int) -> dict[str, Json
 
 
 def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
-    """Leftovers for people."""
+    """Leftovers as a table."""
     cells = [
         [
             item.place.sink,
@@ -78,7 +78,7 @@ def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
 
 
 def part_json(sink: str, part: OpenRows) -> dict[str, Json]:
-    """One open part for machines; times in seconds since 1970."""
+    """One open part as JSON. Times are seconds since 1970."""
     return {
         "sink": sink,
         "bucket": part.group,
@@ -98,7 +98,7 @@ def _rows(record: Prepared) -> dict[str, int]:
 
 
 def open_table(parts: list[tuple[str, OpenRows]]) -> str:
-    """Open parts for people, the oldest first; of very many, the oldest."""
+    """Open parts as a table, the oldest first, at most `SHOWN` of them."""
     now = time.time()
     oldest = sorted(parts, key=lambda item: item[1].first)
     cells = [
@@ -118,19 +118,19 @@ def open_table(parts: list[tuple[str, OpenRows]]) -> str:
     return shown if len(parts) <= SHOWN else f"{shown}\nand {len(parts) - SHOWN:,} more (--json lists all)"
 
 
-def to_json(found: Facts) -> dict[str, Json]:
-    """The facts for machines; an epoch that is not there is null."""
-    latest = found.latest
+def to_json(status: StreamStatus) -> dict[str, Json]:
+    """The status as JSON. An epoch that does not exist is null."""
+    latest = status.latest
     return {
-        "checkpoint": found.stream.path,
+        "checkpoint": status.stream.path,
         "query": latest.query,
-        "lineage": found.stream.lineage,
+        "lineage": status.stream.lineage,
         "incarnation": latest.incarnation,
         "commit": latest.commit,
         "base": latest.base,
-        "committed": _epoch(found.committed),
-        "done": _epoch(found.view.done_through),
-        "settled": found.settled,
+        "committed": _epoch(status.committed),
+        "done": _epoch(status.view.done_through),
+        "settled": status.settled,
         "generation": {"number": latest.generation, "at": latest.at, **latest.driver},
         "sinks": [
             {
@@ -141,115 +141,115 @@ def to_json(found: Facts) -> dict[str, Json]:
                 "last": sink.last,
                 "error": sink.error or None,
             }
-            for sink in found.sinks
+            for sink in status.sinks
         ],
         "in_doubt": [
-            {"epoch": p.epoch, "generation": p.generation, "at": p.at, "rows": dict(_rows(p))} for p in found.in_doubt
+            {"epoch": p.epoch, "generation": p.generation, "at": p.at, "rows": dict(_rows(p))} for p in status.in_doubt
         ],
         "held": [
-            {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in found.held
+            {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in status.held
         ],
-        "open": [part_json(sink, part) for sink, part in found.open],
-        "leftovers": [leftover_json(left, latest.generation, found.committed) for left in found.leftovers],
+        "open": [part_json(sink, part) for sink, part in status.open],
+        "leftovers": [leftover_json(left, latest.generation, status.committed) for left in status.leftovers],
         "journal": {
-            "path": found.stream.journal.path,
-            "records": found.records,
-            "bytes": found.size,
-            "temporary": found.temporary,
-            "folded_through": _epoch(found.view.floor),
+            "path": status.stream.journal.path,
+            "records": status.records,
+            "bytes": status.size,
+            "temporary": status.temporary,
+            "folded_through": _epoch(status.view.floor),
         },
-        "refusal": found.refusal or None,
-        "unprovable": [{"epoch": epoch, "why": why} for epoch, why in found.unprovable.items()],
+        "refusal": status.refusal or None,
+        "unprovable": [{"epoch": epoch, "why": why} for epoch, why in status.unprovable.items()],
     }
 
 
-def to_text(found: Facts) -> str:
-    """The facts for people."""
-    latest = found.latest
-    folded = f", folded up to epoch {found.view.floor}" if found.view.floor >= 0 else ""
-    strays = f", {counted(found.temporary, 'temporary file')}" if found.temporary else ""
+def to_text(status: StreamStatus) -> str:
+    """The status as text."""
+    latest = status.latest
+    folded = f", folded up to epoch {status.view.floor}" if status.view.floor >= 0 else ""
+    temporary = f", {counted(status.temporary, 'temporary file')}" if status.temporary else ""
     parts = [
-        facts(
+        key_values(
             [
-                ("checkpoint", found.stream.path),
-                ("journal", found.stream.journal.path),
-                ("", f"{counted(found.records, 'record')}, {size(found.size)}{folded}{strays}"),
-                ("lineage", found.stream.lineage),
-                ("generation", f"{latest.generation}, {_driver(found)}"),
+                ("checkpoint", status.stream.path),
+                ("journal", status.stream.journal.path),
+                ("", f"{counted(status.records, 'record')}, {size(status.size)}{folded}{temporary}"),
+                ("lineage", status.stream.lineage),
+                ("generation", f"{latest.generation}, {_driver(status)}"),
                 ("commit mode", latest.commit),
                 ("first epoch here", str(latest.base)),
-                ("Spark committed", _said(found.committed)),
-                ("journal done", _said(found.view.done_through)),
+                ("Spark committed", _epoch_text(status.committed)),
+                ("journal done", _epoch_text(status.view.done_through)),
             ]
         ),
-        _sinks(found),
+        _sinks(status),
     ]
-    if found.in_doubt:
+    if status.in_doubt:
         cells = [
-            [str(p.epoch), str(p.generation), str(max(_rows(p).values(), default=0)), p.at] for p in found.in_doubt
+            [str(p.epoch), str(p.generation), str(max(_rows(p).values(), default=0)), p.at] for p in status.in_doubt
         ]
         shown = table(["EPOCH", "GENERATION", "ROWS", "PREPARED"], cells, right=["EPOCH", "GENERATION", "ROWS"])
-        parts.append(_titled("in doubt: prepared, and Spark's commits/N decides", shown))
-    if found.held:
+        parts.append(_titled("in doubt: prepared; Spark's commits/N decides", shown))
+    if status.held:
         cells = [
             [str(held.epoch), sink, state, "" if held.generation is None else str(held.generation)]
-            for held in found.held
-            for sink, state in (held.sinks or {"": "no sink has it"}).items()
+            for held in status.held
+            for sink, state in (held.sinks or {"": "in no sink"}).items()
         ]
         shown = table(["EPOCH", "SINK", "STATE", "GENERATION"], cells, right=["EPOCH", "GENERATION"])
-        parts.append(_titled("held: decided, and not yet in every sink", shown))
-    if found.open:
-        parts.append(_titled("open: rows that are committed and appear when their part rolls", open_table(found.open)))
-    if found.leftovers:
-        shown = leftover_table(found.leftovers, latest.generation, found.committed)
+        parts.append(_titled("held: decided, but not yet in every sink", shown))
+    if status.open:
+        parts.append(_titled("open: committed rows that appear when their part rolls", open_table(status.open)))
+    if status.leftovers:
+        shown = leftover_table(status.leftovers, latest.generation, status.committed)
         parts.append(_titled("leftovers: staged data in the sinks", shown))
-    for reason in dict.fromkeys(found.unprovable.values()):
-        epochs = [epoch for epoch, other in found.unprovable.items() if other == reason]
+    for reason in dict.fromkeys(status.unprovable.values()):
+        epochs = [epoch for epoch, other in status.unprovable.items() if other == reason]
         parts.append(
-            f"epoch {listed(epochs)}: {reason}. If the checkpoint is restored from an older copy, nothing proves that "
-            "the same rows come back"
+            f"epoch {listed(epochs)}: {reason}. If the checkpoint is restored from an older copy, epochal cannot prove "
+            "that the same rows come back"
         )
-    parts.append(_conclusion(found))
+    parts.append(_conclusion(status))
     return "\n\n".join(parts)
 
 
-def _sinks(found: Facts) -> str:
+def _sinks(status: StreamStatus) -> str:
     cells = [
         [
             sink.place.sink + ("" if sink.current else " (former)"),
             sink.place.kind,
-            "?" if sink.error else _said(-1 if sink.last is None else sink.last),
+            "?" if sink.error else _epoch_text(-1 if sink.last is None else sink.last),
             sink.place.target,
             sink.error,
         ]
-        for sink in found.sinks
+        for sink in status.sinks
     ]
     headers = ["SINK", "TYPE", "LAST EPOCH", "TARGET", "ERROR"]
-    if not any(sink.error for sink in found.sinks):
+    if not any(sink.error for sink in status.sinks):
         headers, cells = headers[:-1], [row[:-1] for row in cells]
     return table(headers, cells, right=["LAST EPOCH"])
 
 
-def _conclusion(found: Facts) -> str:
-    if found.refusal:
-        return paint(f"a start would be refused: {found.refusal}", "red")
-    if found.held:
-        epochs = [held.epoch for held in found.held]
+def _conclusion(status: StreamStatus) -> str:
+    if status.refusal:
+        return paint(f"a start would be refused: {status.refusal}", "red")
+    if status.held:
+        epochs = [held.epoch for held in status.held]
         return paint(
-            f"{counted(len(epochs), 'epoch')} ({listed(epochs)}) decided and not done: the running query will finish "
-            f"{'it' if len(epochs) == 1 else 'them'}, or `epochal recover {found.stream.path}`",
+            f"{counted(len(epochs), 'epoch')} ({listed(epochs)}) decided but not done. The running query will finish "
+            f"{'it' if len(epochs) == 1 else 'them'}; if none runs: `epochal recover {status.stream.path}`",
             "yellow",
         )
-    doubt = sorted({p.epoch for p in found.in_doubt})
+    doubt = sorted({p.epoch for p in status.in_doubt})
     if doubt:
-        return f"settled; epoch {listed(doubt)} in doubt until the query goes on"
+        return f"settled; epoch {listed(doubt)} in doubt until the query runs again"
     return paint("settled", "green")
 
 
-def _driver(found: Facts) -> str:
-    driver = found.latest.driver
+def _driver(status: StreamStatus) -> str:
+    driver = status.latest.driver
     what = "fenced by a command" if driver.get("fence") else "started"
-    return f"{what} {found.latest.at} by process {driver.get('pid')} on {driver.get('host')}"
+    return f"{what} {status.latest.at} by process {driver.get('pid')} on {driver.get('host')}"
 
 
 def _titled(title: str, body: str) -> str:
@@ -260,5 +260,5 @@ def _epoch(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _said(number: int) -> str:
+def _epoch_text(number: int) -> str:
     return str(number) if number >= 0 else "none"

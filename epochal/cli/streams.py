@@ -1,7 +1,7 @@
-"""From what the user names on the command line to a checkpoint, its journals and its sinks.
+"""Opens the checkpoint that the user names, its journals and its sinks.
 
-Local paths need no Spark and must not load it: the commands answer in a blink; nor does HDFS, if EPOCHAL_WEBHDFS says
-where its HTTP door is. A session is started only when something lies on another Hadoop file system.
+Local paths do not load Spark, so that the commands answer at once. Nor does HDFS if EPOCHAL_WEBHDFS has its HTTP
+address. Only other Hadoop file systems start a session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Stream:
 
     @cached_property
     def current(self) -> tuple[int, Journal]:
-        """The incarnation in use and its journal; refused if it is not this checkpoint's."""
+        """The incarnation in use and its journal. Refused if the journal belongs to another checkpoint."""
         incarnation, journal = current_journal(self.journal_of)
         check_belongs(journal, self.query)
         return incarnation, journal
@@ -60,12 +60,12 @@ class Stream:
         return lineage_of(self.query, self.current[0])
 
     def sinks(self) -> Sinks:
-        """The sinks that the journal describes now."""
+        """The sinks that the journal describes."""
         return Sinks(self.journal.read(), build, scratch=scratch_beside(self.journal_path))
 
 
 def open_stream(checkpoint: str, journal: str | None) -> Stream:
-    """The stream of a checkpoint; refused if there is none, or none that epochal has written."""
+    """The stream of a checkpoint. Refused if there is none, or none that epochal has written."""
     start_on_demand(start_spark)
     files, path = reach(checkpoint)
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
@@ -83,7 +83,7 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
 
 
 def reach(path: str) -> tuple[Files, str]:
-    """The file operations for a path, and the path in full; Spark is started only if it must be."""
+    """The file operations for a path, and the full path. Starts Spark only if it is needed."""
     if _needs_spark(path):
         start_spark(path)
     return resolve(path)
@@ -109,7 +109,7 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
 
 
 def start_spark(path: str, master: str = "local[1]") -> None:
-    """A session for what lies on a Hadoop file system, or has to be read row by row; one is enough."""
+    """Start a session to reach a Hadoop file system or to read rows, unless there is one."""
     module = sys.modules.get("pyspark.sql")
     if module is not None and module.SparkSession._instantiatedSession is not None:
         return

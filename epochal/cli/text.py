@@ -1,4 +1,4 @@
-"""Plain text for people: aligned tables, sizes, and colours where a terminal shows them."""
+"""Text output: aligned tables, sizes, and colours on a terminal."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
-AWAY, REFUSED = 1, 2  # exit codes; 3 is that of an audit that found a difference
+UNREACHABLE, REFUSED = 1, 2  # exit codes; `audit.DIFFERS` is 3
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether colours help there; https://no-color.org is heeded."""
+    """Whether to use colours there; respects https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style, or as it is where colours would only be noise."""
+    """The text in a style; unchanged where colours are off."""
     if not text or not has_colours(stream or sys.stdout):
         return text
     return f"\033[{CODES[style]}m{text}\033[0m"
@@ -44,10 +44,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Colle
     return "\n".join(lines)
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values, one a line.
+def key_values(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one pair a line.
 
-    >>> print(facts([("journal", "/data/j"), ("base", "0")]))
+    >>> print(key_values([("journal", "/data/j"), ("base", "0")]))
     journal  /data/j
     base     0
     """
@@ -55,10 +55,10 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{paint(name.ljust(width), 'dim')}  {value}" for name, value in pairs)
 
 
-def tell_error(fault: BaseException, code: int, message: str | None = None) -> None:
-    """An error for machines, in the place of the answer: the error's class, what it says, and the exit code."""
-    told = {"type": type(fault).__name__, "message": message or str(fault), "exit_code": code}
-    print(json.dumps({"error": told}, indent=2))
+def print_json_error(fault: BaseException, code: int, message: str | None = None) -> None:
+    """Print an error as JSON instead of the answer: its class, its message and the exit code."""
+    error = {"type": type(fault).__name__, "message": message or str(fault), "exit_code": code}
+    print(json.dumps({"error": error}, indent=2))
 
 
 def size(count: int) -> str:
@@ -83,7 +83,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Epoch numbers as people say them.
+    """Epoch numbers as a list or a range.
 
     >>> listed([7]), listed([7, 8, 9]), listed([7, 9])
     ('7', '7 to 9', '7, 9')
@@ -94,7 +94,7 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """How long something has been, in the largest unit that tells.
+    """A duration in the largest unit that gives at least 2.
 
     >>> lasting(42), lasting(250), lasting(9000), lasting(200_000)
     ('42 s', '4 min', '2 h', '2 days')

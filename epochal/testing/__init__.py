@@ -1,8 +1,8 @@
-"""What tests of the protocol and of participants are made of. Standard library only.
+"""Helpers for tests of the protocol and of participants. Standard library only.
 
-`DirectoryParticipant` is the smallest honest participant, `StandInQuery` keeps Spark's order of
-checkpoint files without Spark, `contract` is the suite that any participant must pass, `processes` runs
-calls at the same time, `servers` runs real stores.
+`DirectoryParticipant` is the smallest complete participant. `StandInQuery` writes checkpoint files in Spark's
+order, without Spark. `contract` is the suite that any participant must pass. `processes` runs calls
+concurrently. `servers` runs real stores.
 """
 
 from epochal.testing.directory import DirectoryParticipant

@@ -1,7 +1,7 @@
 """The suite that any participant must pass.
 
-Derive from `ParticipantContract`, say how to make the participant, how to make rows and how to
-read what everybody can see, and let pytest collect the class::
+Derive from `ParticipantContract`, define how to make the participant, how to make rows and how to
+read all visible rows, and let pytest collect the class::
 
     class TestMyStore(ParticipantContract[list[MyRow]]):
         @pytest.fixture(autouse=True)
@@ -15,12 +15,12 @@ read what everybody can see, and let pytest collect the class::
             return [MyRow(id=number) for number in numbers]
 
         def visible(self) -> list[int]:
-            return [row.id for row in read_as_anybody_would(self.path)]
+            return [row.id for row in read_store(self.path)]
 
 A participant that holds rows open over epochs (`Participant.rolls`) passes `RollsContract` too, configured so that it
 does. Each test runs twice, with the participant as it is and behind a `Wrapper`, and starts with an empty store. Rows
-are known by their numbers, so that a lost row and a doubled one are told apart. The tests are plain asserts; for
-pytest's fuller messages put ``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
+have numbers, so that the tests can distinguish a lost row from a doubled one. The tests are plain asserts; for
+pytest's detailed messages put ``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ SECOND = Attempt(OURS, 1, 1)
 
 
 class StoreUnderTest(Generic[Rows]):
-    """What a contract needs to know of a store."""
+    """What a contract needs to know about a store."""
 
-    rounds = 10  # how often a race is run
+    rounds = 10  # repetitions of each race
     wrapped = False  # set by `_each_way`
 
     @pytest.fixture(autouse=True, params=["bare", "wrapped"])
     def _each_way(self, request: pytest.FixtureRequest) -> None:
-        """Every test runs twice: a participant behind a `Wrapper`, as dead letters are, must lose nothing."""
+        """Run every test twice: a participant behind a `Wrapper`, such as dead letters, must lose nothing."""
         self.wrapped = request.param == "wrapped"
 
     # What a subclass provides.
 
     def participant(self) -> Participant[Rows]:
-        """A new object on the same store at each call, as a new process would make it."""
+        """A new object on the same store at each call, as a new process would create it."""
         raise NotImplementedError
 
     def rows(self, numbers: Sequence[int]) -> Rows:
@@ -75,18 +75,18 @@ class StoreUnderTest(Generic[Rows]):
     # What a subclass may replace.
 
     def rebuilt(self, description: dict[str, Json]) -> Participant[Rows]:  # noqa: ARG002  # for subclasses
-        """The participant as the command line makes it: from what `describe` returned and JSON has carried."""
+        """The participant as the command line rebuilds it: from the JSON of `describe`."""
         return self.participant()
 
     def lose_staged(self, attempt: Attempt, handle: Handle) -> None:
-        """Remove what an attempt staged behind the participant's back."""
+        """Remove what an attempt staged, without the participant's knowledge."""
         self._made().abort(attempt, handle)
 
     def at_once(self, calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception]:
         """Run calls at the same time; `in_processes` where the store's client survives a fork."""
         return in_threads(calls)
 
-    # What the tests are made of.
+    # Helpers of the tests.
 
     def _made(self) -> Participant[Rows]:
         return Wrapper(self.participant()) if self.wrapped else self.participant()
@@ -183,7 +183,7 @@ class ParticipantContract(StoreUnderTest[Rows]):
         assert (staged.rows, outcome) == (0, Outcome.COMMITTED)
         assert self._made().commit(FIRST, staged.handle) is Outcome.ALREADY_COMMITTED
         assert self.visible() == []
-        assert self._memory().last == FIRST.epoch, "the guard would take the target for an older copy"
+        assert self._memory().last == FIRST.epoch, "the guard would refuse the target as an older copy"
 
     def test_an_empty_epoch_between_others_hides_nothing(self) -> None:
         self._commit(FIRST, [1])
@@ -205,7 +205,7 @@ class ParticipantContract(StoreUnderTest[Rows]):
         newer = Handle(handle.version + 1000, handle.body)
 
         fault = _raised(lambda: self._made().commit(FIRST, newer))
-        assert isinstance(fault, EpochalError), f"{fault!r} would be tried again for ever"
+        assert isinstance(fault, EpochalError), f"{fault!r} would be retried for ever"
         assert self.visible() == []
         assert self._made().commit(FIRST, handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
@@ -266,7 +266,7 @@ class ParticipantContract(StoreUnderTest[Rows]):
 
         assert sorted(self.visible()) == [1, 2, 3]
 
-    def test_two_processes_that_abort_at_once_meet_no_error(self) -> None:
+    def test_two_processes_that_abort_at_once_raise_no_error(self) -> None:
         for generation in range(1, self.rounds + 1):
             attempt = Attempt(OURS, 0, generation)
             handle = self._stage(attempt, [1, 2])
@@ -300,7 +300,7 @@ class ParticipantContract(StoreUnderTest[Rows]):
 
         assert sorted(self._made().leftovers(OURS)) == sorted([FIRST, again, SECOND])
 
-    def test_leftovers_forget_what_was_committed(self) -> None:
+    def test_leftovers_do_not_include_what_was_committed(self) -> None:
         handle = self._stage(FIRST, [1, 2, 3])
         self._stage(SECOND, [4])
         self._made().commit(FIRST, handle)
@@ -385,7 +385,7 @@ class ParticipantContract(StoreUnderTest[Rows]):
 
         assert dict(self._memory().others) == {THEIRS: NO_EPOCH}
 
-    def test_a_lineage_is_told_who_has_adopted_it(self) -> None:
+    def test_a_lineage_knows_who_has_adopted_it(self) -> None:
         self._commit(FIRST, [1])
         self._claim(THEIRS, replaces=(OURS,))
 
@@ -500,9 +500,9 @@ class ParticipantContract(StoreUnderTest[Rows]):
 
 
 class RollsContract(StoreUnderTest[Rows]):
-    """What the protocol relies on where rows are held open over epochs.
+    """What the protocol relies on if a participant holds rows open over epochs.
 
-    The participant holds the rows of two epochs of two rows each open, and closes nothing by itself meanwhile.
+    Configure it so that two epochs of two rows each stay open and nothing closes by itself.
     """
 
     def test_it_declares_that_it_holds_rows_open(self) -> None:
@@ -515,7 +515,7 @@ class RollsContract(StoreUnderTest[Rows]):
         state = self._run([1, 2], [3, 4])
 
         assert self.visible() == []
-        assert state, "without a state nobody could close what is open"
+        assert state, "without a state the open rows could never be closed"
 
     def test_a_roll_shows_all_that_is_open_once(self) -> None:
         attempt, staged = self._rolled(self._run([1, 2], [3, 4]))
@@ -554,7 +554,7 @@ class RollsContract(StoreUnderTest[Rows]):
 
         assert sorted(self.visible()) == [1, 2, 3, 4]
 
-    def test_a_process_without_memory_goes_on_from_the_state_alone(self) -> None:
+    def test_a_new_process_continues_from_the_state_alone(self) -> None:
         state = json.loads(json.dumps(self._run([1, 2])))
         state = json.loads(json.dumps(self._run([3, 4], state=state, first=1)))
         attempt, staged = self._rolled(state, after=1)
@@ -584,14 +584,14 @@ class RollsContract(StoreUnderTest[Rows]):
 
 
 def _changed(state: Mapping[str, Json], staged: Staged) -> Mapping[str, Json]:
-    """A state after what was staged is decided, as the journal computes it."""
+    """The state after an epoch is decided, as the journal computes it."""
     return {key: value for key, value in {**state, **staged.changes}.items() if value is not None}
 
 
 def claim_for(
     participant: Participant[Any], lineage: str, *, start: str = "a", replaces: tuple[str, ...] = ()
 ) -> Claim:
-    """Claim a store for a lineage, as a start of its query would."""
+    """Claim a store for a lineage, as a start of its query does."""
     claim = Claim(lineage=lineage, generation=1, start=start, journal="/journals/a", sink="x", replaces=replaces)
     assert participant.claim(claim, version=participant.open(lineage).version)
     return claim
@@ -609,6 +609,6 @@ def _through_json(handle: Handle) -> Handle:
 def _raised(call: Callable[[], object]) -> Exception | None:
     try:
         call()
-    except Exception as fault:  # noqa: BLE001  # the test judges it
+    except Exception as fault:  # noqa: BLE001  # the test checks it
         return fault
     return None

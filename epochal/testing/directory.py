@@ -1,13 +1,13 @@
-"""A participant of one folder: an epoch is one file.
+"""A participant that writes each epoch as one file of a folder.
 
-Published names carry the generation, so that an epoch committed from two attempts shows as two
-files: this participant hides no mistake of the protocol. Layout::
+Published names include the generation, so an epoch that is committed from two attempts shows as two
+files: this participant hides no error of the protocol. Layout::
 
     target/000000000042.000003.LINEAGE           published: one JSON value a line
     target/_staged/LINEAGE/000000000042.000003
     target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.storage.register`)
 
-The first line of a file says which start of which lineage wrote it, and from which source offsets.
+The first line of a file records the lineage, the start and the source offsets of its epoch.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ class DirectoryParticipant:
             identity=identity_of(self._path),
         )
 
-    def check_frame(self, rows: Sequence[Json]) -> Sequence[str]:  # noqa: ARG002  # any JSON will do
+    def check_frame(self, rows: Sequence[Json]) -> Sequence[str]:  # noqa: ARG002  # any JSON can be stored
         return ()
 
     def check_output_mode(self, mode: str) -> None:
         pass
 
     def claim(self, claim: Claim, *, version: int) -> bool:
-        sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # what dead starts were writing
+        sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # files of dead drivers
         return self._register.claim(claim, version=version)
 
     def withdraw(self, claim: Claim) -> None:
@@ -115,8 +115,8 @@ class DirectoryParticipant:
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if handle.version != HANDLE_VERSION:
             raise Refused(
-                f"epoch {attempt.epoch}: {self._path} has it staged with a handle of version {handle.version}, this "
-                f"epochal knows version {HANDLE_VERSION}. Nothing was changed; run the epochal that staged it"
+                f"epoch {attempt.epoch}: its handle in {self._path} has version {handle.version}, but this "
+                f"epochal supports version {HANDLE_VERSION}. Nothing was changed; run the epochal that staged it"
             )
         name = f"{attempt.number}.{_quoted(attempt.lineage)}"
         self._check(attempt, handle, name)
@@ -128,7 +128,7 @@ class DirectoryParticipant:
         try:
             self._files.rename(self._staged(attempt), target)
         except (FileExistsError, FileNotFoundError) as fault:
-            # Another process may have committed the same handle since we looked.
+            # Another process may have committed the same handle meanwhile.
             if self._files.length(target) == handle.body["bytes"]:
                 return Outcome.ALREADY_COMMITTED
             if isinstance(fault, FileExistsError):
@@ -137,16 +137,16 @@ class DirectoryParticipant:
         failpoints.hit("after-rename")
         return Outcome.COMMITTED
 
-    def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the name says it all
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the attempt names the file
         self._files.delete(self._staged(attempt))
 
-    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it stages in its own folder
         folder = join(self._path, "_staged", _quoted(lineage))
         found = (Attempt.from_key(lineage, name) for name in self._files.names(folder))
         return [attempt for attempt in found if attempt is not None]
 
     def rows(self) -> list[Json]:
-        """Every visible row, in order of epoch."""
+        """Every visible row, ordered by epoch."""
         found: list[Json] = []
         for name in self._published():
             lines = self._files.read(join(self._path, name)).decode().splitlines()[1:]
@@ -154,7 +154,7 @@ class DirectoryParticipant:
         return found
 
     def epochs(self) -> list[int]:
-        """The epochs that are visible, one entry for each time."""
+        """The visible epochs, with one entry for each file."""
         return [int(name.split(".")[0]) for name in self._published()]
 
     def _published(self) -> list[str]:

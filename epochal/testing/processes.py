@@ -1,4 +1,4 @@
-"""Calls that run at the same time, in threads or in processes of their own."""
+"""Runs calls concurrently, in threads or in forked processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_threads(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception
 def in_processes(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception]:
     """What each call returned or raised; all of them start together, each in a forked process.
 
-    The calls must not wait for other threads of this process: a forked child has none of them.
+    The calls must not wait for other threads of this process: a forked child does not have them.
     """
     start_read, start_write = os.pipe()
     children = [_fork(call, start_read, start_write) for call in calls]
@@ -48,7 +48,7 @@ def in_processes(calls: Sequence[Callable[[], Answer]]) -> list[Answer | Excepti
 
 
 def fork() -> int:
-    """`os.fork` without Python's warning that other threads, a Spark session's for instance, stay behind."""
+    """`os.fork` without Python's warning about other threads, such as those of a Spark session."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -72,12 +72,12 @@ def _fork(call: Callable[[], Answer], start_read: int, start_write: int) -> tupl
 def _answer(call: Callable[[], Answer]) -> Answer | Exception:
     try:
         return call()
-    except Exception as fault:  # noqa: BLE001  # the caller judges it
+    except Exception as fault:  # noqa: BLE001  # the caller checks it
         return fault
 
 
 def _pickled(answer: object) -> bytes:
     try:
         return pickle.dumps(answer)
-    except Exception as fault:  # noqa: BLE001  # whatever pickle minds
+    except Exception as fault:  # noqa: BLE001  # pickle raises many kinds of errors
         return pickle.dumps(RuntimeError(f"{answer!r} cannot be pickled: {fault}"))

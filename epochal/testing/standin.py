@@ -1,6 +1,6 @@
-"""Spark's order of checkpoint files, without Spark.
+"""Writes checkpoint files in Spark's order, without Spark.
 
-What matters to the protocol and nothing else: ``metadata`` once, ``offsets/N`` if absent, the
+Only what matters to the protocol: ``metadata`` once, ``offsets/N`` if absent, the
 batch, ``commits/N`` if absent (Spark fails the query when another driver was first), then the
 progress event.
 """
@@ -18,7 +18,7 @@ from epochal.txn.files import Files, join
 
 
 class ConcurrentUpdate(Exception):
-    """commits/N was there: another driver runs this query. Spark ends the query the same way."""
+    """commits/N exists already: another driver runs this query. Spark ends the query the same way."""
 
 
 class StandInQuery(Generic[Rows]):

@@ -48,7 +48,7 @@ def feed(spark: SparkSession, world: World, rows: str | DataFrame, number: int) 
 
 def audited(checkpoint: Path | str, *, fast: bool = False) -> dict[str, Any]:
     """What `epochal audit --json` says."""
-    return dict(to_json(audit(open_stream(str(checkpoint), None), fast=fast, told=lambda _: None)))
+    return dict(to_json(audit(open_stream(str(checkpoint), None), fast=fast, progress=lambda _: None)))
 
 
 def sink(answer: dict[str, Any], name: str = "files") -> dict[str, Any]:

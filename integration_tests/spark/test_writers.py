@@ -185,7 +185,7 @@ def test_a_writer_that_is_called_twice_for_a_batch_refuses_the_second_frame(spar
         writer(frame.where("id % 2 = 0"), epoch)
         writer(frame.where("id % 2 = 1"), epoch)
 
-    with pytest.raises(StreamingQueryException, match="epoch 0 was given to this writer twice"):
+    with pytest.raises(StreamingQueryException, match="epoch 0 was passed to this writer twice"):
         to_checkpoint(stream(spark, world), world).foreachBatch(twice).start().awaitTermination()
 
     assert committed(world) == set()

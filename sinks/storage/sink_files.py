@@ -16,46 +16,46 @@ Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that 
 
 
 class SinkFiles(Files, Protocol):
-    """What sinks need beyond the protocol: folders that move, and files that become one."""
+    """What sinks need besides: moving folders and joining files."""
 
     def move_folder(self, source: str, target: str) -> None:
-        """Give a folder a name that is free; FileExistsError or FileNotFoundError otherwise."""
+        """Move a folder to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
 
     def joins_in_place(self, folder: str) -> bool:
         """Whether `join_in_place` works for files below a folder."""
 
     def join_in_place(self, path: str, others: Sequence[str]) -> None:
-        """Add other files to the end of one, at once and without copying; the others are gone then."""
+        """Append other files to one, atomically and without copying; the others no longer exist then."""
 
     def sync_all(self, paths: Sequence[str], *, within: str) -> None:
-        """`sync` for many files, and for the folders that lead to them from `within`, that one included.
+        """`sync` for many files and all their parent folders up to `within`, inclusive.
 
-        A file is not there after a power cut if the name of its folder was not on stable storage.
+        Without the folders, a power cut may lose the name of a file although its content was synced.
         """
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
-        """Make a new file of the contents of others, durably. A crash leaves a part of it.
+        """Create a file from the contents of others, durably. A crash may leave a part of it.
 
-        `skip` so many bytes at the beginning of all but the first.
+        `skip` is the number of bytes to leave out at the beginning of all but the first.
         """
 
     def head(self, path: str, size: int) -> bytes:
-        """The first bytes of a file; all of them if it has fewer."""
+        """The first `size` bytes of a file, or all if it has fewer."""
 
-    # The same for many files: in one message where there is a server, side by side, in no order. A fault other than a
-    # `Miss` is raised, and says which file it was; then some of the steps are done, and none is at work any more.
+    # The same for many files, in one request where there is a server, in parallel and in no order. An error other than
+    # a `Miss` is raised and names the file; some of the steps are done then, and none is still running.
 
     def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
-        """`create` for many paths; a name that is taken stays as it is."""
+        """`create` for many paths; files that exist are not changed."""
 
     def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
         """`length` for each of many paths."""
 
     def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
-        """`rename` for many pairs; for each, why it was not possible, or None if it is done."""
+        """`rename` for many pairs; returns for each None, or the error if it was not possible."""
 
     def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
-        """`join_in_place` for many groups of files, the first of each with the others; answers as `rename_all`."""
+        """`join_in_place` for many groups of files, the first of each with the others; returns as `rename_all`."""
 
     def make_folders(self, paths: Sequence[str]) -> None:
         """`make_folder` for many paths."""
@@ -65,7 +65,7 @@ class SinkFiles(Files, Protocol):
 
 
 def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
-    """Why a step was not possible, as `SinkFiles.rename_all` answers; other faults are raised."""
+    """The error of a step that was not possible, as `SinkFiles.rename_all` returns it; other errors are raised."""
     try:
         act(*arguments)
     except (FileNotFoundError, FileExistsError) as miss:
@@ -74,7 +74,7 @@ def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
 
 
 class OneByOne:
-    """The operations on many files, where there is nothing to be gained by doing them at once."""
+    """The operations on many files, one after the other, for file systems where a batch gains nothing."""
 
     def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
         for path, data in contents:
@@ -103,12 +103,12 @@ class LocalSinkFiles(OneByOne, LocalFiles):
 
     def __init__(self, *, sync: bool = True) -> None:
         super().__init__(sync=sync)
-        self._named: set[tuple[str, int]] = set()  # folders whose names are on stable storage, with their inodes
+        self._named: set[tuple[str, int]] = set()  # folders whose names are synced, with their inodes
         self._synced: dict[str, int] = {}  # folders that were synced, with the time of their last change before it
 
     def move_folder(self, source: str, target: str) -> None:
         try:
-            os.rename(source, target)  # takes the place of a folder that is empty, and of nothing else
+            os.rename(source, target)  # replaces only an empty folder
         except OSError as fault:
             if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise FileExistsError(target) from None
@@ -139,32 +139,32 @@ class LocalSinkFiles(OneByOne, LocalFiles):
         if not self._sync:
             return
         if len(paths) > MANY:
-            os.sync()  # thousands of buckets, each with its file: all at once is far less than one by one
+            os.sync()  # for thousands of files much faster than one by one
             return
         for path in paths:
             self.sync(path)
-        for folder, entries in _leading_to(paths, within):
+        for folder, entries in _parents(paths, within):
             names = {(entry, os.stat(entry).st_ino) for entry in entries}
-            changed = os.stat(folder).st_mtime_ns  # a folder that was made again may have the inode of the one before
+            changed = os.stat(folder).st_mtime_ns  # a folder that was created again may have the same inode
             if names <= self._named and self._synced.get(folder) == changed:
-                continue  # the folders of a stream are made once, and come back in every epoch
+                continue  # the folders of a stream are created once and used in every epoch
             sync_folder(folder)
             if len(self._named) > MANY:
-                self._named.clear()  # each epoch has folders of its own too
+                self._named.clear()  # bounded, because each epoch also has folders of its own
                 self._synced.clear()
             self._named |= {name for name in names if os.path.isdir(name[0])}
             self._synced[folder] = changed
 
 
-def _leading_to(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
-    """The folders from `within` to some files, the deepest first, each with what leads on from it."""
-    found: dict[str, set[str]] = {}
+def _parents(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
+    """All parent folders of some files up to `within`, the deepest first, each with its entries on these paths."""
+    entries: dict[str, set[str]] = {}
     for path in paths:
         folder, entry = os.path.dirname(path), path
         while os.path.commonpath([folder, within]) == within:
-            is_new = folder not in found
-            found.setdefault(folder, set()).add(entry)
+            is_new = folder not in entries
+            entries.setdefault(folder, set()).add(entry)
             if not is_new:
                 break
             folder, entry = os.path.dirname(folder), folder
-    return sorted(found.items(), key=lambda item: (-item[0].count("/"), item[0]))
+    return sorted(entries.items(), key=lambda item: (-item[0].count("/"), item[0]))

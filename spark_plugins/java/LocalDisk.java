@@ -23,13 +23,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Hadoop's local file system, without the processes that it starts for each file.
+ * Hadoop's local file system, without a forked process for each file.
  *
- * <p>Hadoop asks the shell: chmod to set permissions, ls to read them, readlink to look at links. Here java.nio does it.
- * And a rename that must not overwrite is one step, a hard link, which has exactly one winner. Hadoop's own looks
- * whether the name is free and renames after that, so that two can win. All else is Hadoop's.
+ * <p>Hadoop runs commands: chmod to set permissions, ls to read them, readlink to read links. This class uses java.nio.
+ * A rename that must not overwrite is one step, a hard link, at which exactly one process succeeds. Hadoop's own first
+ * checks that the name is free and then renames, so two can succeed. Everything else is Hadoop's.
  *
- * <p>Compiled by Janino: no lambdas, and arrays where Java would make them of arguments.
+ * <p>Janino compiles it, so it has no lambdas, and explicit arrays instead of variable arguments.
  */
 public class LocalDisk extends RawLocalFileSystem {
     private static final Logger LOG = LoggerFactory.getLogger(LocalDisk.class);
@@ -37,7 +37,7 @@ public class LocalDisk extends RawLocalFileSystem {
     private static final LinkOption[] NO_FOLLOW = new LinkOption[] {LinkOption.NOFOLLOW_LINKS};
     private static final int PERMISSIONS = 01777;
     private static final int OF_FOLDERS = 06000; // setuid and setgid
-    private static boolean saidThatLinksFail = false;
+    private static boolean hasWarnedOfLinks = false;
 
     private long blockSize;
 
@@ -51,7 +51,7 @@ public class LocalDisk extends RawLocalFileSystem {
         try {
             int mode = permission.toShort() & PERMISSIONS;
             if (Files.isDirectory(place, FOLLOW)) {
-                // As chmod does it: whose group files get below a folder stays as it is.
+                // As chmod does: the setuid and setgid bits of a folder stay.
                 mode |= ((Integer) Files.getAttribute(place, "unix:mode", FOLLOW)).intValue() & OF_FOLDERS;
             }
             Files.setAttribute(place, "unix:mode", Integer.valueOf(mode), FOLLOW);
@@ -96,7 +96,7 @@ public class LocalDisk extends RawLocalFileSystem {
         this.move(source, target, overwrite);
     }
 
-    /** Rename a file or folder. One of several that want the same name has it; with overwrite, the last. */
+    /** Rename a file or folder. Of several that rename to one name, one succeeds; with overwrite, the last one wins. */
     public void move(Path source, Path target, boolean overwrite) throws IOException {
         java.nio.file.Path from = this.nio(source);
         java.nio.file.Path to = this.nio(target);
@@ -114,12 +114,12 @@ public class LocalDisk extends RawLocalFileSystem {
         if (overwrite) {
             if (Files.isSymbolicLink(from) && Files.exists(from, FOLLOW) && Files.exists(to, FOLLOW)
                 && Files.isSameFile(from, to)) {
-                throw taken(target); // a link that lay where it leads to would lead nowhere
+                throw taken(target); // a symbolic link moved onto its own target would dangle
             }
             try {
                 Files.move(from, to, new StandardCopyOption[] {StandardCopyOption.ATOMIC_MOVE});
             } catch (AtomicMoveNotSupportedException e) {
-                this.moveAsHadoop(source, target, true); // to another device: by copying
+                this.moveAsHadoop(source, target, true); // to another device: copy
             }
             return;
         }
@@ -139,7 +139,7 @@ public class LocalDisk extends RawLocalFileSystem {
         Files.deleteIfExists(from);
     }
 
-    /** What a file is, whatever it is called; null if there is none. */
+    /** The identity of a file, independent of its name; null if there is no file. */
     public Object key(Path path) throws IOException {
         java.nio.file.Path place = this.nio(path);
         if (!Files.exists(place, NO_FOLLOW)) {
@@ -152,12 +152,12 @@ public class LocalDisk extends RawLocalFileSystem {
         Files.createLink(to, from);
     }
 
-    /** Some file systems have no hard links (FAT, some network disks): there two can win, as with Hadoop's own. */
+    /** Some file systems have no hard links (FAT, some network disks): there two can succeed, as with Hadoop's own. */
     private void moveWithoutLinks(Path source, Path target, Exception why) throws IOException {
         boolean first;
         synchronized (LocalDisk.class) {
-            first = !saidThatLinksFail;
-            saidThatLinksFail = true;
+            first = !hasWarnedOfLinks;
+            hasWarnedOfLinks = true;
         }
         if (first) {
             LOG.warn("no hard link could be made of " + source + " (" + why + "): where that is so, a rename is not one "

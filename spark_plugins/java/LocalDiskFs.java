@@ -23,9 +23,9 @@ public class LocalDiskFs extends ChecksumFs {
     }
 
     /**
-     * The file first, and its checksums after it: a crash between the two leaves a file without checksums, which can be
-     * read. So those that lie at the target go before. And if another one has overwritten the file meanwhile, nobody
-     * knows whose the checksums are: they go too.
+     * Rename the file first and its checksums after it: a crash in between leaves a file without checksums, which can be
+     * read. So checksums at the target are deleted before. If another process has overwritten the file meanwhile, the
+     * checksums may not belong to it, so they are deleted too.
      */
     public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
         LocalDiskRawFs raw = (LocalDiskRawFs) this.getRawFs();
@@ -43,7 +43,7 @@ public class LocalDiskFs extends ChecksumFs {
         try {
             raw.rename(getChecksumFile(source), sums, OVERWRITE);
         } catch (FileNotFoundException e) {
-            return; // it had none
+            return; // the file had no checksums
         }
         if (!moved.equals(raw.key(target))) {
             raw.delete(sums, false);

@@ -10,9 +10,9 @@ import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.util.DataChecksum;
 
-/** `LocalDisk` as Hadoop's newer interface knows file systems, below the checksums. */
+/** `LocalDisk` behind Hadoop's newer interface (AbstractFileSystem), without checksums. */
 public class LocalDiskRawFs extends DelegateToFileSystem {
-    // Those of Hadoop's own, which it keeps to itself.
+    // The values of Hadoop's own, which are private.
     private static final FsServerDefaults DEFAULTS =
         new FsServerDefaults(64L * 1024 * 1024, 512, 64 * 1024, (short) 1, 4096, false, 0L, DataChecksum.Type.CRC32);
 

@@ -13,7 +13,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 
-/** What is known of a local file. Permissions and owners are looked up when somebody asks: few do. */
+/** The status of a local file. Permissions and owners are read only on request: few callers need them. */
 public class LocalDiskStatus extends FileStatus {
     private static final LinkOption[] FOLLOW = new LinkOption[0];
 
@@ -71,7 +71,7 @@ public class LocalDiskStatus extends FileStatus {
             this.setOwner(found.owner().getName());
             this.setGroup(found.group().getName());
         } catch (IOException e) {
-            // As Hadoop does it where the file is gone by now.
+            // As Hadoop does if the file no longer exists.
             this.setPermission(null);
             this.setOwner(null);
             this.setGroup(null);

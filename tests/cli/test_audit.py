@@ -27,7 +27,7 @@ def published(scene: Scene, epoch: int, name: str = "sink") -> Path:
     return scene.root / name / f"{epoch:012d}.000001.{QUERY}"
 
 
-def test_a_stream_that_is_exact_is_said_to_be(scene: Scene) -> None:
+def test_a_stream_that_is_exact_is_reported_as_exact(scene: Scene) -> None:
     scene.run(scene.driver(auditable(scene)), 3)
 
     answer = scene.command("audit")
@@ -49,7 +49,7 @@ def test_the_same_for_machines(scene: Scene) -> None:
     assert sink["differences"] == sink["not_provable"] == sink["notes"] == []
 
 
-def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_tells(scene: Scene) -> None:
+def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_is_3(scene: Scene) -> None:
     scene.run(scene.driver(auditable(scene)), 2)
     shutil.copy(published(scene, 1), scene.root / "sink" / f"{1:012d}.000007.{QUERY}")
 
@@ -97,10 +97,10 @@ def test_a_sink_without_an_audit_is_not_provable_and_no_fault(scene: Scene) -> N
 
     assert answer.code == 0
     assert "directory: the sink has no audit" in answer.out
-    assert "nothing differs up to epoch 1, but not all of it could be proven" in answer.out
+    assert "nothing differs up to epoch 1, but not everything could be proven" in answer.out
 
 
-def test_what_is_in_doubt_or_held_is_told_and_what_is_done_is_audited(scene: Scene) -> None:
+def test_what_is_in_doubt_or_held_is_reported_and_what_is_done_is_audited(scene: Scene) -> None:
     driver = scene.driver(auditable(scene))
     scene.run(driver, 2)
     scene.decide(driver, 2)
@@ -112,7 +112,7 @@ def test_what_is_in_doubt_or_held_is_told_and_what_is_done_is_audited(scene: Sce
 
     assert (held["verdict"], held["held"], held["through"]) == ("exact", [2], 1)
     assert doubt.code == 0
-    assert "epoch 3 in doubt until the query goes on, so not audited" in doubt.out
+    assert "epoch 3 in doubt until the query runs again, so not audited" in doubt.out
 
 
 def test_nothing_is_changed_by_looking(scene: Scene) -> None:
@@ -175,7 +175,7 @@ def test_a_stream_that_goes_on_meanwhile_is_looked_at_again(scene: Scene, monkey
 
     answer = scene.command("audit", "--json").json
 
-    assert answer["sinks"][0]["not_provable"] == ["the stream went on while it was audited; stop it, or audit again"]
+    assert answer["sinks"][0]["not_provable"] == ["the stream wrote more while it was audited; stop it, or audit again"]
     assert next(epochs) == 2 + audit.TRIES
 
 

@@ -234,7 +234,7 @@ def test_wrong_usage_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("part", "advice"), [("checkpoint", "checkpointLocation"), ("epochal", "--journal")])
-def test_a_folder_that_may_not_be_read_is_told_with_what_to_do(scene: Scene, part: str, advice: str) -> None:
+def test_a_folder_that_may_not_be_read_is_reported_with_what_to_do(scene: Scene, part: str, advice: str) -> None:
     scene.run(scene.driver(), 1)
 
     def names(files: LocalFiles, path: str) -> tuple[str, ...]:

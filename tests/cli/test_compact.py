@@ -52,7 +52,7 @@ def fill(compact: Command, epochs: int = 3, ending: str = ".json") -> None:
         publish(FILES, epoch, parts, target=str(compact.target))
 
 
-def test_a_table_tells_what_became_of_each_bucket(compact: Command) -> None:
+def test_a_table_shows_what_became_of_each_bucket(compact: Command) -> None:
     fill(compact)
 
     answer = compact()
@@ -73,7 +73,7 @@ def test_a_table_tells_what_became_of_each_bucket(compact: Command) -> None:
     assert len(visible(FILES, str(compact.target))) == 2
 
 
-def test_json_is_all_that_machines_are_told(compact: Command) -> None:
+def test_json_is_all_that_is_printed(compact: Command) -> None:
     fill(compact)
 
     answer = compact("--json")
@@ -97,7 +97,7 @@ def test_json_is_all_that_machines_are_told(compact: Command) -> None:
     }
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(compact: Command) -> None:
+def test_a_dry_run_shows_the_same_and_changes_nothing(compact: Command) -> None:
     fill(compact)
     before = [*FILES.walk(str(compact.target))]
 
@@ -110,7 +110,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(compact: Command) -> None:
     assert dry["buckets"] == compact("--json").json["buckets"]
 
 
-def test_nothing_to_join_is_said(compact: Command) -> None:
+def test_nothing_to_join_is_reported(compact: Command) -> None:
     fill(compact, epochs=1)
 
     assert compact().out == "nothing to join\n"
@@ -123,7 +123,7 @@ def test_the_limit_is_a_size_as_people_write_it(compact: Command) -> None:
     assert [row["files_after"] for row in compact("--json", "--max-bytes", "8 B").json["buckets"]] == [2, 2]
 
 
-def test_a_grace_is_told_and_kept(compact: Command) -> None:
+def test_a_grace_is_reported_and_respected(compact: Command) -> None:
     fill(compact)
 
     answer = compact("--grace", "1h")
@@ -135,7 +135,7 @@ def test_a_grace_is_told_and_kept(compact: Command) -> None:
     assert waiting["compaction"] == 1
 
 
-def test_what_another_has_begun_is_finished_and_told(compact: Command) -> None:
+def test_what_another_has_started_is_finished_and_reported(compact: Command) -> None:
     fill(compact)
     failpoints.arm("after-compact-plan=raise")
     failed = compact()
@@ -145,9 +145,9 @@ def test_what_another_has_begun_is_finished_and_told(compact: Command) -> None:
     answer = compact()
 
     assert failed.code == 1
-    assert "compaction 1 was begun and is not finished: a run finishes it first" in looked.out
+    assert "compaction 1 is not finished: the next run finishes it first" in looked.out
     assert "finishing compaction 1, which another process has begun" in answer.err
-    assert "finished what another process had begun: compaction 1" in answer.out
+    assert "finished what another process had started: compaction 1" in answer.out
     assert answer.out.endswith("nothing to join\n")
     assert len(visible(FILES, str(compact.target))) == 2
 
@@ -160,7 +160,7 @@ def test_what_is_missing_and_what_is_left_alone_is_named(compact: Command) -> No
 
     answer = compact()
 
-    assert "listed by the manifest, and missing or changed:" in answer.out
+    assert "listed by the manifest, but missing or changed:" in answer.out
     assert f"  day=1/{name_of(0, 1)}\n" in answer.out
     assert "  and 3 more" in answer.out
     assert "left alone: 1 file with the ending .xml" in answer.out
@@ -195,7 +195,7 @@ def test_a_folder_that_is_no_target_is_refused(compact: Command) -> None:
         (["--header", "maybe"], "'maybe': yes or no"),
     ],
 )
-def test_wrong_options_are_told(options: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_reported(options: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["compact", "x", *options])
     assert fault in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_recover_on_a_copy_finishes_nothing_once_the_original_has_started_again(
     assert scene.target().epochs() == before
 
 
-def test_status_of_a_copy_says_what_a_start_would_say(scene: Scene) -> None:
+def test_status_of_a_copy_shows_what_a_start_would_refuse(scene: Scene) -> None:
     answer = scene.epochal("status", copied(scene))
 
     assert "The checkpoint was copied, moved or restored" in answer.out

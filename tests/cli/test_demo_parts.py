@@ -137,7 +137,7 @@ def test_what_a_dead_driver_left_does_not_count_as_landed(places: Places) -> Non
 def test_an_attempt_is_seen_from_staging_to_done(places: Places) -> None:
     watch = Watch(places)
     put(places.exact_checkpoint, "offsets/0")
-    assert "planned" in watch.look().exact_says()
+    assert "planned" in watch.look().describe_exact()
 
     put(places.by_day, "_epochal/staged/lineage/000000000000.000002-5a17/data/x")
     assert watch.look().staging
@@ -146,10 +146,10 @@ def test_an_attempt_is_seen_from_staging_to_done(places: Places) -> None:
     put(places.journal, "e000000000000.g000002.json")
     assert watch.look().prepared
     put(places.exact_checkpoint, "commits/0")
-    assert "not yet all visible" in watch.look().exact_says()
+    assert "not yet all visible" in watch.look().describe_exact()
     put(places.journal, "e000000000000.done.json")
 
-    assert watch.look().exact_says() == "between two epochs"
+    assert watch.look().describe_exact() == "between two epochs"
 
 
 def test_no_kill_before_a_start_has_finished_an_epoch() -> None:

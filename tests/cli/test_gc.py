@@ -27,7 +27,7 @@ def staged(target: DirectoryParticipant, scene: Scene) -> list[int]:
     return [attempt.generation for attempt in target.leftovers(scene.journal.read().lineage or "")]
 
 
-def test_a_dry_run_removes_nothing_and_says_what_it_would_remove(scene: Scene) -> None:
+def test_a_dry_run_removes_nothing_and_lists_what_it_would_remove(scene: Scene) -> None:
     leave_one_of_each(scene)
     before = scene.disk()
 
@@ -46,7 +46,7 @@ def test_yes_removes_only_what_the_rules_allow(scene: Scene) -> None:
     assert [left["generation"] for left in found["removed"]] == [1]
     assert [(left["generation"], left["state"]) for left in found["kept"]] == [(2, "prepared"), (3, "staging")]
     assert "in doubt" in found["kept"][0]["why"]
-    assert "may be at work" in found["kept"][1]["why"]
+    assert "may still run" in found["kept"][1]["why"]
     assert staged(target, scene) == [2, 3]
     assert scene.command("status", "--json").json["journal"]["temporary"] == 0
 
@@ -154,7 +154,7 @@ def test_a_store_that_is_away_does_not_keep_the_others_dirty(scene: Scene, monke
     assert [item["sink"] for item in answer.json["removed"]] == ["right"]
 
 
-def test_nothing_to_remove_is_said(scene: Scene) -> None:
+def test_nothing_to_remove_is_reported(scene: Scene) -> None:
     scene.run(scene.driver(), 1)
 
     assert scene.command("gc").out == "nothing to remove\n"

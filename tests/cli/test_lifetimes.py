@@ -48,7 +48,7 @@ def test_gc_finds_leftovers_of_a_journal_that_was_closed(scene: Scene) -> None:
     assert target.leftovers(QUERY) == []
 
 
-def test_many_starts_and_a_folded_journal_are_told_and_collected(scene: Scene) -> None:
+def test_many_starts_and_a_folded_journal_are_shown_and_collected(scene: Scene) -> None:
     target = scene.target()
     for _ in range(10):
         first = scene.driver(target)

@@ -20,15 +20,15 @@ def keeping(scene: Scene, name: str = "sink") -> Keeping:
     return Keeping(str(scene.root / name), name=name)
 
 
-def test_status_tells_what_is_open(scene: Scene) -> None:
+def test_status_shows_what_is_open(scene: Scene) -> None:
     scene.run(scene.driver(keeping(scene)), 2)
 
     (part,) = scene.command("status", "--json").json["open"]
     assert (part["sink"], part["pieces"]) == ("sink", 2)
-    assert "open: rows that are committed and appear when their part rolls" in scene.command("status").out
+    assert "open: committed rows that appear when their part rolls" in scene.command("status").out
 
 
-def test_status_tells_what_is_open_in_a_sink_that_was_removed(scene: Scene) -> None:
+def test_status_shows_what_is_open_in_a_sink_that_was_removed(scene: Scene) -> None:
     scene.run(scene.driver(keeping(scene)), 1)
     scene.driver(scene.target("other"))
 

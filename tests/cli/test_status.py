@@ -13,7 +13,7 @@ from epochal.txn.model import Json
 from tests.cli.scene import QUERY, ROWS, Scene, going_away
 
 
-def test_a_settled_stream_is_told_in_full(scene: Scene) -> None:
+def test_a_settled_stream_is_reported_in_full(scene: Scene) -> None:
     scene.run(scene.driver(), 3)
 
     found = scene.command("status", "--json").json
@@ -72,7 +72,7 @@ def test_an_in_doubt_epoch_is_listed_for_each_generation_that_prepared_it(scene:
     assert found["settled"]
 
 
-def test_a_held_epoch_is_told_sink_by_sink(scene: Scene) -> None:
+def test_a_held_epoch_is_reported_sink_by_sink(scene: Scene) -> None:
     right = scene.target("right")
     driver = scene.driver(scene.target("left"), right)
     scene.decide(driver, 0)
@@ -122,7 +122,7 @@ def test_a_journal_kept_elsewhere_is_found_by_its_option(scene: Scene) -> None:
     assert str(elsewhere) in scene.command("status", "--journal", str(elsewhere)).out
 
 
-def test_what_a_start_would_refuse_is_told(scene: Scene) -> None:
+def test_what_a_start_would_refuse_is_reported(scene: Scene) -> None:
     scene.run(scene.driver(), 2)
     for file in (scene.root / "directory").glob("0*"):
         file.unlink()

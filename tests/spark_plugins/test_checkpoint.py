@@ -113,7 +113,7 @@ def test_the_watermark_is_the_one_that_the_epoch_was_planned_with(
     assert reader(tmp_path).watermark(5) is None
 
 
-def test_offsets_that_were_written_anew_are_told_anew_with_their_watermark(tmp_path: Path) -> None:
+def test_offsets_that_were_written_anew_are_read_again_with_their_watermark(tmp_path: Path) -> None:
     def plan(watermark: int) -> None:
         (tmp_path / "offsets" / "3").write_text(f'v1\n{{"batchWatermarkMs":{watermark}}}\n{{"offset":1}}')
 

@@ -11,8 +11,8 @@ SCRIPT = """
 import atexit, sys
 atexit.register(print, "an older handler", end="")
 from epochal.spark_plugins import exit_code
-atexit.register(exit_code.tell)
-exit_code.note("checkpoints/orders", "epoch 4 waits for sink 'lake'")
+atexit.register(exit_code.report_at_exit)
+exit_code.record_unsettled("checkpoints/orders", "epoch 4 waits for sink 'lake'")
 """
 
 
@@ -26,7 +26,8 @@ def test_a_process_that_leaves_an_epoch_unsettled_does_not_end_well(ending: str)
 
     assert ended.returncode == 1
     assert ended.stderr == (
-        "epochal: not settled: epoch 4 waits for sink 'lake'\nepochal: run `epochal recover checkpoints/orders`\n"
+        "epochal: the query ended with unsettled epochs: epoch 4 waits for sink 'lake'\n"
+        "epochal: run `epochal recover checkpoints/orders`\n"
     )
     assert ended.stdout.endswith("an older handler"), "other handlers run, and what they print is not lost"
 
@@ -38,7 +39,7 @@ def test_an_exception_of_the_program_keeps_its_own_exit_code() -> None:
     assert "epochal recover checkpoints/orders" in ended.stderr
 
 
-def test_what_was_settled_later_is_forgotten() -> None:
-    ended = run("exit_code.forget('checkpoints/orders')")
+def test_what_was_settled_later_is_not_reported() -> None:
+    ended = run("exit_code.clear('checkpoints/orders')")
 
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -100,6 +101,14 @@ def test_sparks_own_file_of_settings_may_turn_it_off(tmp_path: Path, monkeypatch
     assert local_disk.settings_for("local[2]", {"spark.epochal.localDisk": "true"}).keys() == SETTINGS
 
 
+def test_sparks_own_file_of_settings_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(return_value={})
+    monkeypatch.setattr(local_disk, "_spark_defaults", read)
+
+    assert local_disk.settings_for("local[2]", {}).keys() == SETTINGS
+    read.assert_called_once()
+
+
 def test_without_java_it_is_refused_by_name(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
 
@@ -108,7 +117,7 @@ def test_without_java_it_is_refused_by_name(empty_cache: Path, monkeypatch: pyte
     assert not list(empty_cache.rglob("*.jar"))
 
 
-def test_a_session_that_cannot_have_it_starts_without_and_says_so(
+def test_a_session_that_cannot_have_it_starts_without_and_logs_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "cache").write_text("a file, where a folder should be")
@@ -144,7 +153,7 @@ def test_half_a_jar_is_made_again(empty_cache: Path) -> None:
     assert local_disk.compiled().read_bytes() == whole
 
 
-def test_another_class_path_for_the_driver_is_told(
+def test_another_class_path_for_the_driver_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-class-path /opt/x.jar pyspark-shell")

@@ -138,7 +138,7 @@ class KnowsOneLineage(DirectoryParticipant):
         (TakesLostDataForEmpty, "test_staged_data_that_is_lost_is_an_error_and_not_a_commit"),
         (TakesAnyHandle, "test_a_handle_of_an_unknown_version_is_refused_and_its_data_kept"),
         (SkipsEmptyEpochs, "test_an_empty_epoch_commits_and_is_remembered"),
-        (ForgetsWhoAdopted, "test_a_lineage_is_told_who_has_adopted_it"),
+        (ForgetsWhoAdopted, "test_a_lineage_knows_who_has_adopted_it"),
         (ForgetsOffsets, "test_the_last_epoch_and_the_offsets_of_recent_ones_are_remembered"),
         (ForgetsOthers, "test_other_lineages_are_remembered_with_their_last_epochs"),
         (EnrolsOnOpening, "test_opening_enrols_nobody"),

@@ -31,14 +31,14 @@ def test_processes_are_processes_of_their_own() -> None:
     assert len({os.getpid(), *answers}) == 3
 
 
-def test_a_process_that_is_killed_is_told() -> None:
+def test_a_process_that_is_killed_is_reported() -> None:
     (answer,) = in_processes([lambda: os.kill(os.getpid(), signal.SIGKILL)])
 
     assert isinstance(answer, RuntimeError)
     assert "-9" in str(answer)
 
 
-def test_an_answer_that_cannot_travel_is_told() -> None:
+def test_an_answer_that_cannot_travel_is_reported() -> None:
     (answer,) = in_processes([lambda: lambda: None])
 
     assert isinstance(answer, RuntimeError)

@@ -45,7 +45,7 @@ def names(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir()}
 
 
-def test_jars_are_fetched_once_and_that_is_said(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jars_are_fetched_once_and_that_is_reported(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     maven(cache, f'touch "$out/{JAR}" "$out/b.jar"')
 
     assert fetch() == ["b.jar", JAR]
@@ -75,10 +75,10 @@ def test_a_killed_download_leaves_nothing_that_looks_whole(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["echo 'Exception: no network'; exit 1", 'touch "$out/another.jar"'])
-def test_what_cannot_be_fetched_is_told_with_what_to_do(cache: Path, script: str) -> None:
+def test_what_cannot_be_fetched_is_reported_with_what_to_do(cache: Path, script: str) -> None:
     maven(cache, script)
 
-    with pytest.raises(ServerFailed, match=r"Without network, put cassandra-all 5\.0\.9 and all that it needs into"):
+    with pytest.raises(ServerFailed, match=r"Without network, put cassandra-all 5\.0\.9 and its dependencies into"):
         fetch()
     assert names(cache) == {"cassandra-all-5.0.9.lock"}
 

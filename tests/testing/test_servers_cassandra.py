@@ -119,7 +119,7 @@ def test_java_home_comes_first_then_path_and_what_is_too_new_is_passed_over(
     assert "\n" not in str(told.value)
 
 
-def test_no_java_at_all_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "USUAL_PLACES", ())
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -151,7 +151,7 @@ def test_a_folder_remembers_its_ports_and_how_many_nodes_it_has(tmp_path: Path) 
         cassandra_local._ports(tmp_path, ["127.0.0.1", "127.0.0.2", "127.0.0.3"], None)
 
 
-def test_a_port_that_is_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_that_is_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ServerFailed, match=f"127.0.0.1:{port} is in use"):

@@ -72,7 +72,7 @@ def test_an_engine_on_another_machine_that_is_asked_for_is_refused(monkeypatch: 
     monkeypatch.setattr(containers, "elsewhere", lambda: "there")
     monkeypatch.setattr(Containers, "network", lambda _: pytest.fail("something was made"))
 
-    with pytest.raises(ServerFailed, match=r"TESTCONTAINERS_HOST_OVERRIDE is there; EPOCHAL_SERVERS=local does"):
+    with pytest.raises(ServerFailed, match=r"TESTCONTAINERS_HOST_OVERRIDE is there; EPOCHAL_SERVERS=local needs"):
         servers.hdfs()
 
 
@@ -81,7 +81,7 @@ def test_a_folder_that_containers_would_have_to_keep_is_refused(
 ) -> None:
     monkeypatch.setenv(ROUTES, "docker")
 
-    with pytest.raises(ServerFailed, match="containers keep no folder of yours; set EPOCHAL_SERVERS=local"):
+    with pytest.raises(ServerFailed, match="containers cannot use a local folder; set EPOCHAL_SERVERS=local"):
         servers.hdfs(folder=tmp_path)
 
 
@@ -89,7 +89,7 @@ def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest
     assert hdfs_docker.IMAGE.name == "apache/hadoop:3.5.0"
     monkeypatch.setenv(HDFS_IMAGE, "mine")
     assert hdfs_docker.IMAGE.name == "mine"
-    assert docker_tests.found(hdfs_docker.IMAGE) == "mine"
+    assert docker_tests.available(hdfs_docker.IMAGE) == "mine"
 
 
 def test_processes_in_containers_listen_everywhere_and_are_reached_on_loopback() -> None:

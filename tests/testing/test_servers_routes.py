@@ -44,7 +44,7 @@ def test_an_endpoint_is_hosts_and_one_port(text: str, expected: Endpoint) -> Non
 
 
 @pytest.mark.parametrize("text", ["", ":9042", "a,,b", "a:", "a:x", "a:0", "a:70000", "a:1,b:2", "[]:9042", "a:1:2"])
-def test_an_endpoint_that_makes_no_sense_is_told_with_the_variable(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_endpoint_is_reported_with_the_variable(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CASSANDRA, text)
 
     with pytest.raises(ServerFailed, match=f"{CASSANDRA} is .*write host:port"):
@@ -75,7 +75,7 @@ def test_a_forced_way_asks_nobody(forced: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_way_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ROUTES, "cloud")
 
-    with pytest.raises(ServerFailed, match="EPOCHAL_SERVERS is 'cloud'; it can be docker or local"):
+    with pytest.raises(ServerFailed, match="EPOCHAL_SERVERS is 'cloud'; it must be docker or local"):
         choose(CASSANDRA, own=False, engine_answers=lambda: False)
 
 
@@ -91,13 +91,13 @@ def test_the_given_server_is_used_and_cannot_be_killed(listener: int, monkeypatc
                 step()
 
 
-def test_a_given_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_server_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     monkeypatch.setenv(CASSANDRA, f"127.0.0.1:{port}")
     monkeypatch.setattr("epochal.testing.servers.cassandra_given.PATIENCE", 0.0)
 
-    with pytest.raises(ServerFailed, match=f"nobody listens at EPOCHAL_CASSANDRA=127.0.0.1:{port}"):
+    with pytest.raises(ServerFailed, match=f"nothing listens at EPOCHAL_CASSANDRA=127.0.0.1:{port}"):
         servers.cassandra()
 
 
@@ -131,7 +131,7 @@ def test_a_folder_is_kept_by_processes_even_if_an_engine_answers(
     assert servers.cassandra(folder=tmp_path) is made
 
 
-def test_all_faults_of_the_options_are_told_at_once() -> None:
+def test_all_faults_of_the_options_are_reported_at_once() -> None:
     with pytest.raises(OptionError) as told:
         servers.cassandra(nodes=2, port=70_000, timeout=0)
 

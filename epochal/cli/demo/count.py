@@ -1,4 +1,4 @@
-"""Counting what is in the targets, as any reader would see it. No Spark."""
+"""Counts the rows in the targets as any reader would see them. No Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Count:
     found: int
     duplicates: int
     missing: int
-    wrong: int  # rows that were never sent, or came out changed
+    wrong: int  # rows that were never sent, or were changed
 
     @property
     def perfect(self) -> bool:
@@ -29,7 +29,7 @@ class Count:
 
 
 def count(folder: Path, expected: int) -> Count:
-    """Compare a target with the orders from 0 up."""
+    """Compare a target with the orders 0 to `expected` - 1."""
     seen: Counter[int] = Counter()
     wrong = 0
     for row in _rows(folder):
@@ -53,7 +53,7 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def staged(target: Path) -> int:
-    """How many attempts are still staged in a target of epochal."""
+    """The number of attempts that are still staged in a target of epochal."""
     return sum(1 for _ in (target / "_epochal" / "staged").glob("*/*"))
 
 

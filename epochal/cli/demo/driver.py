@@ -1,7 +1,7 @@
 """The driver that gets killed: a process of its own, with two queries on the same orders.
 
-One writes through epochal to two targets, the other is what one finds everywhere: foreachBatch with
-an append. Both run in one JVM, so that each kill hits both. Nothing in here knows of any kill::
+One writes through epochal to two targets. The other is the usual code: foreachBatch with an append.
+Both run in one JVM, so that each kill hits both. Nothing here knows about the kills::
 
     python -m epochal.cli.demo.driver FOLDER
 """
@@ -31,7 +31,7 @@ def main(root: str) -> None:
             # Each start runs a few small batches: compiling and re-planning them would take longer than they do.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.adaptive.enabled": "false",
-            # A killed JVM cleans nothing up: what it leaves must lie in the folder that is removed at the end.
+            # A killed JVM does not clean up: its files must be in the folder that is removed at the end.
             "spark.local.dir": str(places.scratch),
             "spark.driver.extraJavaOptions": (
                 f"-Djava.io.tmpdir={places.scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -48,7 +48,7 @@ def main(root: str) -> None:
         orders.writeStream.trigger(availableNow=True).option("checkpointLocation", str(places.exact_checkpoint))
     )
 
-    def append(frame: DataFrame, epoch: int) -> None:  # noqa: ARG001  # as everybody writes it
+    def append(frame: DataFrame, epoch: int) -> None:  # noqa: ARG001  # the usual signature
         frame.write.mode("append").partitionBy("region").json(str(places.plain))
 
     plain = (

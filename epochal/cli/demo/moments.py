@@ -1,4 +1,4 @@
-"""When the driver is killed: moments in which doing it right is hard."""
+"""When to kill the driver: the moments at which exactly-once is hard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epochal.cli.demo.watch import Sight
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment to kill in, and how to know it from outside."""
+    """A moment at which to kill, and how to recognise it from outside."""
 
     name: str
     is_now: Callable[[Sight], bool]
@@ -20,7 +20,7 @@ LANDED = Moment("after the plain append, before its commits/N", lambda s: s.plai
 PREPARED = Moment("after epochal's PREPARED, before commits/N", lambda s: s.prepared)
 UNSEEN = Moment("after commits/N, before epochal has shown the epoch", lambda s: s.done < s.committed)
 STAGING = Moment("while epochal stages an epoch", lambda s: s.staging and not s.prepared)
-# For when a slow machine never showed the moment that was wanted.
+# The fallback if a slow machine never shows the wanted moment.
 MIDWAY = Moment("in the middle of an epoch", lambda s: s.planned > s.committed)
 
 PLAN = (LANDED, PREPARED, UNSEEN, STAGING)
@@ -32,7 +32,7 @@ def wanted(kills_so_far: int) -> Moment:
 
 
 def is_near(moment: Moment, sight: Sight, at_start: Sight) -> bool:
-    """Whether the moment may come now: each start gets to finish an epoch first, so that the kills are spread."""
+    """Whether the moment may come now. Each start first finishes an epoch, so that the kills are spread out."""
     if moment is LANDED:
         return sight.plain_committed > at_start.plain_committed
     return sight.committed > at_start.committed

@@ -13,7 +13,7 @@ START = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 def write(folder: Path, *, epochs: int, rows: int) -> None:
-    """Make the source: as many files as there are to be epochs."""
+    """Write the source: one file for each epoch."""
     folder.mkdir(parents=True)
     for epoch in range(epochs):
         lines = [json.dumps(order(epoch * rows + number)) for number in range(rows)]

@@ -1,4 +1,4 @@
-"""Where everything of a demonstration lies."""
+"""The folders of a demonstration."""
 
 from __future__ import annotations
 

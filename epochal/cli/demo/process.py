@@ -35,7 +35,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=places.scratch,  # whatever Spark leaves in its working folder goes with the rest
+                cwd=places.scratch,  # files that Spark leaves in its working folder are removed with the rest
                 env=environment,
                 start_new_session=True,
             )
@@ -45,13 +45,13 @@ class Driver:
         return self._process.pid
 
     def ended(self) -> int | None:
-        """The exit code, once it has one."""
+        """The exit code; None while it runs."""
         return self._process.poll()
 
     def kill_if(self, still: Callable[[], bool]) -> bool:
         """Kill -9 the whole process group, unless the moment has passed.
 
-        It is stopped first and looked at again: what is seen then is what it dies with.
+        It is stopped first and checked again, so that the state seen is the state at the kill.
         """
         self._signal(signal.SIGSTOP)
         time.sleep(SETTLE)
@@ -65,13 +65,13 @@ class Driver:
         """Kill -9 the whole process group and wait until it is gone."""
         self._signal(signal.SIGKILL)
         self._process.wait()
-        deadline = time.monotonic() + 2  # an orphan that nobody reaps still counts as a member
+        deadline = time.monotonic() + 2  # an orphan that is not reaped still counts as a member
         while self._signal(0) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _signal(self, number: int) -> bool:
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says the latter for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS raises the latter for a group of zombies
             return False
         return True

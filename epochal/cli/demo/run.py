@@ -20,18 +20,18 @@ from epochal.cli.demo.places import Places
 from epochal.cli.demo.process import Driver
 from epochal.cli.demo.show import Progress, result_table
 from epochal.cli.demo.watch import Sight, Watch
-from epochal.cli.text import counted, paint, tell_error
+from epochal.cli.text import counted, paint, print_json_error
 from epochal.txn.errors import Refused
 from epochal.txn.model import Json
 
 SYSTEMS = {"epochal, files": "by_day", "epochal, Delta": "lake", "foreachBatch append": "plain"}
-# Seconds between two looks: the moments last some milliseconds, and looking costs the driver a part of a core.
+# Seconds between two checks. The moments last some milliseconds, and each check takes CPU time from the driver.
 PAUSE, PAUSE_WHEN_NEAR = 0.02, 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill -9, and what both queries were doing."""
+    """One kill -9, and the state of both queries."""
 
     seconds: float
     moment: str
@@ -40,12 +40,12 @@ class Kill:
 
 
 class DemoFailed(Exception):
-    """The driver ended by itself, or took too long, or could not be hit."""
+    """The driver failed, took too long, or was not killed often enough."""
 
 
 def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout: float, as_json: bool) -> int:
-    """Run it; 1 if a row of epochal is doubled, missing, wrong or was seen early."""
-    epochs = max(epochs or 8, 2 * kills + 2)  # each start finishes one before it is killed in another
+    """Run it. The exit code is 1 if a row of epochal is doubled, missing, wrong or was visible early."""
+    epochs = max(epochs or 8, 2 * kills + 2)  # each start finishes one epoch before it is killed in another
     with _folder(keep) as root:
         places = Places(root)
         places.scratch.mkdir()
@@ -57,7 +57,7 @@ def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout:
             show.run()
         except DemoFailed as fault:
             if as_json:
-                tell_error(fault, 1)
+                print_json_error(fault, 1)
             else:
                 print(f"{paint('epochal demo:', 'red', sys.stderr)} {fault}", file=sys.stderr)
             return 1
@@ -67,7 +67,7 @@ def run(*, epochs: int | None, rows: int, kills: int, keep: str | None, timeout:
 
 
 class _Show:
-    """Drivers, one after the other, until one ends by itself."""
+    """Runs drivers, one after the other, until one ends by itself."""
 
     def __init__(self, places: Places, progress: Progress, *, epochs: int, kills: int, deadline: float) -> None:
         self._places = places
@@ -89,7 +89,7 @@ class _Show:
             pass
         if len(self.kills) < self._wanted:
             raise DemoFailed(
-                f"only {counted(len(self.kills), 'kill')} of {self._wanted} met a driver in mid-epoch; run again"
+                f"only {counted(len(self.kills), 'kill')} of {self._wanted} hit a driver within an epoch; run it again"
             )
         self._progress.event(f"driver {self.starts} has ended; counting")
 
@@ -107,7 +107,7 @@ class _Show:
                 if self._kill(driver, sight, at_start):
                     return False
                 if time.monotonic() > self._deadline:
-                    raise DemoFailed(f"not finished in time; what the driver said last:\n{_tail(self._places.log)}")
+                    raise DemoFailed(f"not finished in time; end of the driver's log:\n{_tail(self._places.log)}")
                 time.sleep(PAUSE_WHEN_NEAR if self._is_near(sight, at_start) else PAUSE)
         finally:
             driver.kill()
@@ -119,7 +119,7 @@ class _Show:
         return len(self.kills) < self._wanted and is_near(wanted(len(self.kills)), sight, at_start)
 
     def _kill(self, driver: Driver, sight: Sight, at_start: Sight) -> bool:
-        """Kill the driver if this is the moment; it has to be the moment still when the driver stands."""
+        """Kill the driver if this is the moment, and still is once the driver is stopped."""
         if not self._is_near(sight, at_start):
             return False
         moment = wanted(len(self.kills))
@@ -135,7 +135,7 @@ class _Show:
         if not driver.kill_if(still):
             return False
         name = (moment if moment.is_now(last) else MIDWAY).name
-        kill = Kill(round(self._progress.seconds, 1), name, last.exact_says(), last.plain_says())
+        kill = Kill(round(self._progress.seconds, 1), name, last.describe_exact(), last.describe_plain())
         self.kills.append(kill)
         self._progress.event(f"kill -9 number {len(self.kills)}, {name}", "red")
         self._progress.event(f"    epochal: {kill.epochal}")
@@ -178,11 +178,11 @@ def _report(show: _Show, places: Places, expected: int, *, as_json: bool) -> int
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
-    """A folder to work in. If this process is asked to end, its driver ends too, and the folder goes."""
+    """A folder to work in. On SIGTERM the driver is killed and the folder removed."""
     root = Path(keep).resolve() if keep else Path(tempfile.mkdtemp(prefix="epochal-demo-"))
     root.mkdir(parents=True, exist_ok=True)
     if any(root.iterdir()):
-        raise Refused(f"{root} is not empty; name a new folder")
+        raise Refused(f"{root} is not empty; name a new or empty folder")
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         yield root

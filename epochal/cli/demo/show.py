@@ -1,4 +1,4 @@
-"""Telling what happens: events as lines, a bar between them on a terminal, and the table at the end."""
+"""The output: events as lines, a progress bar on a terminal, and the table at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Progress:
         return time.monotonic() - self._started
 
     def event(self, text: str, style: str = "") -> None:
-        """One line that stays."""
+        """Print one line."""
         if self._quiet:
             return
         if self._bar:
@@ -39,7 +39,7 @@ class Progress:
         )
 
     def show(self, sight: Sight, kills: int) -> None:
-        """The bar, a few times a second."""
+        """Redraw the bar, at most five times a second."""
         if not self._bar or self.seconds - self._shown < 0.2:
             return
         self._shown = self.seconds
@@ -55,13 +55,13 @@ class Progress:
         )
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Clear the bar."""
         if self._bar:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def result_table(counts: Mapping[str, Count], early: Mapping[str, int], kills: int) -> str:
-    """The counts side by side."""
+    """The counts of all sinks as a table."""
     headers = ["SINK", "ROWS EXPECTED", "ROWS FOUND", "DUPLICATES", "MISSING", "WRONG", "SEEN EARLY", "KILLS"]
     cells = [
         [

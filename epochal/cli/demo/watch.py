@@ -1,7 +1,7 @@
-"""What can be seen from outside while the driver runs: by a reader of the targets, and in the checkpoints.
+"""Watches the targets and the checkpoints from outside while the driver runs.
 
-Every look lists the targets first and the checkpoints after, so rows that are there while their
-epoch's commits/N is not were really readable too early.
+Each look lists the targets first and the checkpoints after. So rows that are there while their epoch's
+commits/N is not were really visible too early.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Sight:
 
     planned: int
     committed: int
-    staging: bool  # epochal: something of epoch committed + 1 is staged
-    prepared: bool  # epochal: all of epoch committed + 1 is staged, and the journal says so
-    done: int  # epochal: visible in every target, and the journal says so
+    staging: bool  # epochal: some rows of epoch committed + 1 are staged
+    prepared: bool  # epochal: the journal records epoch committed + 1 as prepared
+    done: int  # epochal: the journal records it as visible in every target
     plain_planned: int
     plain_committed: int
     plain_landed: bool  # plain: rows of epoch plain_committed + 1 are in the folder
 
-    def exact_says(self) -> str:
-        """What epochal's query is doing, in words."""
+    def describe_exact(self) -> str:
+        """The state of epochal's query as text."""
         epoch = self.committed + 1
         if self.prepared:
             return f"epoch {epoch} staged and PREPARED, no commits/{epoch}"
@@ -43,8 +43,8 @@ class Sight:
             return f"epoch {epoch} being staged"
         return f"epoch {epoch} planned" if self.planned > self.committed else "between two epochs"
 
-    def plain_says(self) -> str:
-        """What the plain query is doing, in words."""
+    def describe_plain(self) -> str:
+        """The state of the plain query as text."""
         epoch = self.plain_committed + 1
         if self.plain_landed:
             return f"rows of epoch {epoch} in its folder, no commits/{epoch}"
@@ -52,18 +52,18 @@ class Sight:
 
 
 class Watch:
-    """Looks, and remembers which epochs were readable too early."""
+    """Looks at the folders, and records which epochs were visible too early."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._known: set[str] = set()  # the plain folder's files of committed epochs and of dead drivers
+        self._known: set[str] = set()  # files in the plain folder from committed epochs and from dead drivers
         self._known_at = NONE
         self.looks = 0
         self.early: dict[str, set[int]] = {"by_day": set(), "lake": set(), "plain": set()}
         self._log = TableLog(places.lake)
 
     def driver_started(self) -> None:
-        """What a dead driver left in the plain folder was not written by the next one."""
+        """Note the files that a dead driver left in the plain folder: the next one did not write them."""
         self._known = set(data_files(self._places.plain))
         self._known_at = highest(self._places.plain_checkpoint / "commits")
 
@@ -83,7 +83,7 @@ class Watch:
             planned=planned,
             committed=committed,
             staging=bool(generations),
-            # The newest attempt counts: older ones are those of dead drivers.
+            # Only the newest attempt counts: older ones belong to dead drivers.
             prepared=bool(records) and records[-1].exists(),
             done=done,
             plain_planned=highest(self._places.plain_checkpoint / "offsets"),
@@ -92,7 +92,7 @@ class Watch:
         )
 
     def _look_at_plain(self) -> tuple[bool, int]:
-        """A file that is new since commits/N was seen, while commits/N+1 is not there, is epoch N+1's."""
+        """A file that appeared after commits/N, while commits/N+1 is missing, belongs to epoch N+1."""
         commits = self._places.plain_checkpoint / "commits"
         before = highest(commits)
         files = set(data_files(self._places.plain))
@@ -105,7 +105,7 @@ class Watch:
 
 
 class TableLog:
-    """A Delta table as its readers see it: by what the entries of its log name."""
+    """A Delta table as its readers see it: the files that its log names."""
 
     def __init__(self, table: Path) -> None:
         self._folder = table / "_delta_log"
@@ -122,12 +122,12 @@ class TableLog:
 
 
 def _epoch_of(file: str) -> int:
-    """The epoch that the name of a file of epochal's carries."""
+    """The epoch in the name of a file that epochal wrote."""
     return int(file.rpartition("/")[2].split("-")[1])
 
 
 def data_files(folder: Path) -> Iterator[str]:
-    """Every file that a reader of the folder takes for data: Spark and Hive pass over _ and dot names."""
+    """Every data file in the folder. Spark and Hive ignore names that start with _ or a dot."""
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -151,7 +151,7 @@ def _last_done(journal: Path) -> int:
 
 
 def _staged_generations(target: Path, epoch: int) -> list[int]:
-    """The generations that have staged something of an epoch."""
+    """The generations that have staged rows of an epoch."""
     found = []
     for lineage in _folders(target / "_epochal" / "staged"):
         for attempt in _folders(lineage):

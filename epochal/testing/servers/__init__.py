@@ -3,9 +3,9 @@
     with servers.cassandra() as server:
         CassandraSink("shop.orders", contact_points=server.hosts, port=server.port)
 
-One that the user has (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`), or containers, or processes of this machine from Maven's
-jars: `routes` says which, and `docs/servers.md` all of it. Everything is on loopback, and ends with the process that
-asked for it, even if that is killed.
+A server is one that the user runs (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`), a set of containers, or local processes from
+Maven's jars: `routes` chooses, `docs/servers.md` has the details. Everything is on loopback, and ends with the process
+that started it, even if that is killed.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def cassandra(
 ) -> CassandraCluster:
     """Cassandra 5, ready to answer, with one node or three. A context manager; or call its `stop`.
 
-    `settings` are keys of cassandra.yaml; files among them are given as `Path`. A `folder` keeps its data, which is
-    otherwise removed; nodes that use it again get the ports they had, unless `port` says another. `own` asks for one
-    that may be killed and paused; so does every other option, for a server that the user runs has its own settings.
-    `java_options` come after those that make a node start quickly: ``-XX:TieredStopAtLevel=4`` gives one for
-    benchmarks. `timeout` is for each node's start, in seconds; `tell` hears what takes long.
+    `settings` are keys of cassandra.yaml; pass files as `Path`. A `folder` keeps the data, which is otherwise removed;
+    nodes that use it again get the same ports, unless `port` is set. `own` asks for a server that may be killed and
+    paused. Every other option implies it, because a server that the user runs has its own settings. `java_options`
+    come after those for a quick start: use ``-XX:TieredStopAtLevel=4`` for benchmarks. `timeout` limits the start of
+    each node, in seconds. `tell` is called with progress messages.
     """
     options = CassandraOptions(
         nodes=nodes,
@@ -86,10 +86,10 @@ def hdfs(
     timeout: float = 120.0,
     tell: Callable[[str], None] | None = None,
 ) -> HdfsCluster:
-    """HDFS 3.5 on 127.0.0.1, ready to use: a NameNode and one to three DataNodes, each a process of its own.
+    """HDFS 3.5 on 127.0.0.1, ready to use: a NameNode and one to three DataNodes, each its own process.
 
-    `replication` is that of its files, two where there are two DataNodes. `settings` are keys of hdfs-site.xml and
-    core-site.xml. The other options are those of `cassandra`; `port` is the NameNode's.
+    `replication` is that of its files: by default two, or one with a single DataNode. `settings` are keys of
+    hdfs-site.xml and core-site.xml. The other options are those of `cassandra`; `port` is the NameNode's.
     """
     options = HdfsOptions(
         datanodes=datanodes,
@@ -115,5 +115,5 @@ def hdfs(
 
 
 def _may_be_containers(options: ServerOptions) -> bool:
-    # A container would not keep a folder of this machine.
+    # A container cannot keep its data in a local folder.
     return options.folder is None and containers.engine_answers()

@@ -1,7 +1,7 @@
-"""A server's jars: fetched once from where Maven has them, kept in the cache, never shipped.
+"""A server's jars: fetched once from a Maven repository and cached, never shipped.
 
-By Maven where it is installed, because it knows the user's own mirrors; else by the resolver that comes with Spark,
-so that Python and Java are enough. A folder of jars gets its name only when it is whole.
+Maven fetches them if it is installed, because it knows the user's mirrors; else the resolver that comes with Spark, so
+that Python and Java are enough. A folder of jars gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.spark_plugins.jars import cache_root, last_words, resolver
+from epochal.spark_plugins.jars import cache_root, failure_reason, resolver
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import Java
 
@@ -34,27 +34,27 @@ DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><versi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A server as Maven knows it."""
+    """A server's Maven coordinates."""
 
     title: str
     size: str
     group: str
     name: str
     version: str
-    # What the server's own description leaves out; Spark's resolver does not see that it does.
-    left_out: tuple[str, ...] = ()
+    # Dependencies that the server's own POM excludes; Spark's resolver ignores those exclusions.
+    excluded: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # of the same group and version
     others: tuple[str, ...] = ()  # of another: group:name:version
 
     @property
     def parts(self) -> list[tuple[str, str, str]]:
-        """Group, name and version of everything that is asked for."""
+        """Group, name and version of every artifact to fetch."""
         own = [(self.group, name, self.version) for name in (self.name, *self.also)]
         return own + [_coordinates(other) for other in self.others]
 
     @property
     def folder(self) -> Path:
-        """Where its jars are, once they are."""
+        """The folder of its jars; it exists once they are fetched."""
         return cache_root() / f"{self.name}-{self.version}"
 
 
@@ -64,7 +64,7 @@ CASSANDRA = Artifact(
     group="org.apache.cassandra",
     name="cassandra-all",
     version="5.0.9",
-    left_out=("net.openhft:chronicle-analytics", "net.openhft:compiler"),
+    excluded=("net.openhft:chronicle-analytics", "net.openhft:compiler"),
 )
 HDFS = Artifact(
     title="HDFS",
@@ -77,13 +77,13 @@ HDFS = Artifact(
 
 
 def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = None) -> list[Path]:
-    """The jars of a server in order of name; fetches them if this is the first time."""
+    """The jars of a server, sorted by name. The first call fetches them."""
     folder = artifact.folder
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(folder) as lock:
             if not folder.exists():
-                (tell or _tell)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
+                (tell or _print_progress)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
                 _fetch(artifact, folder, java, lock)
     return sorted(folder.glob("*.jar"))
 
@@ -93,15 +93,15 @@ def _coordinates(text: str) -> tuple[str, str, str]:
     return group, name, version
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     sys.stderr.write(f"epochal: {text}\n")
 
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[int]:
-    """Others wait, then find what was fetched: two Mavens at once would spoil the user's own repository.
+    """Let one process fetch while others wait: two Mavens at once would corrupt the user's repository.
 
-    The lock goes with the processes that hold it, so a killed download holds up nobody.
+    The lock ends with the processes that hold it, so a killed download blocks nobody.
     """
     with Path(f"{folder}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -118,15 +118,15 @@ def _fetch(artifact: Artifact, folder: Path, java: Java, lock: int) -> None:
             if fault is None and any(found.glob(f"*{artifact.name}-{artifact.version}.jar")):
                 os.rename(found, folder)
                 return
-            faults.append(f"{Path(command[0]).name} {fault or 'left them out'}")
+            faults.append(f"{Path(command[0]).name} {fault or 'did not fetch them'}")
     raise ServerFailed(
         f"{artifact.title}'s jars could not be fetched: {'; '.join(faults)}. Without network, put {artifact.name} "
-        f"{artifact.version} and all that it needs into {folder}"
+        f"{artifact.version} and its dependencies into {folder}"
     )
 
 
 def _run(command: list[str], java: Java, lock: int) -> str | None:
-    """What went wrong, if anything did."""
+    """Run a command; returns the error, or None."""
     try:
         done = subprocess.run(
             command,
@@ -136,15 +136,15 @@ def _run(command: list[str], java: Java, lock: int) -> str | None:
             text=True,
             timeout=TIMEOUT,
             check=False,
-            pass_fds=[lock],  # if this process is killed, others wait until that one has ended too
+            pass_fds=[lock],  # if this process is killed, others wait until the command has ended too
         )
     except subprocess.TimeoutExpired:
         return f"took more than {TIMEOUT} s"
-    return f"ended with {done.returncode}: {last_words(done.stdout + done.stderr)}" if done.returncode else None
+    return f"ended with {done.returncode}: {failure_reason(done.stdout + done.stderr)}" if done.returncode else None
 
 
 def _ways(artifact: Artifact, part: Path) -> Iterator[tuple[list[str], Path]]:
-    """Commands that fetch the jars, and where each puts them."""
+    """The commands that can fetch the jars, and the folder each one fills."""
     if maven := shutil.which("mvn"):
         yield _by_maven(maven, artifact, part)
     yield _by_spark(artifact, part)
@@ -160,9 +160,9 @@ def _by_maven(maven: str, artifact: Artifact, part: Path) -> tuple[list[str], Pa
 
 def _by_spark(artifact: Artifact, part: Path) -> tuple[list[str], Path]:
     packages = [":".join(part) for part in artifact.parts]
-    return resolver(packages, ",".join(artifact.left_out), part), part / "ivy" / "jars"
+    return resolver(packages, ",".join(artifact.excluded), part), part / "ivy" / "jars"
 
 
 def _environment(java: Java) -> dict[str, str]:
-    # Spark needs 17; the Java that it would find by itself may be older, or none.
+    # Spark needs 17; the Java that it would find by itself may be older or missing.
     return {**os.environ, "JAVA_HOME": str(java.home)} if java.major >= 17 else dict(os.environ)

@@ -1,9 +1,9 @@
 """Cassandra in containers.
 
-Each node is published on an address of its own of this machine's loopback, with the same port outside and inside, and
-tells clients just that address: a driver that asks one node for the others finds them. On their own network nodes know
-each other by addresses that they keep, whoever was killed. The image must run Cassandra 5 in the foreground and heed
-JVM_EXTRA_OPTS and MAX_HEAP_SIZE, as the official one does.
+Each node is published on its own loopback address, with the same port outside and inside, and advertises that address
+to clients: a driver that asks one node for the others finds them. On their own network the nodes have fixed addresses,
+which survive kills. The image must run Cassandra 5 in the foreground and respect JVM_EXTRA_OPTS and MAX_HEAP_SIZE, as
+the official one does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = (
 
 
 def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> CassandraCluster:
-    """Start all nodes; the first alone, for the others ask it who is there."""
+    """Start the first node, then the others: they use it as their seed."""
     made = Containers(IMAGE, options)
     try:
         hosts = _hosts(options.nodes)
@@ -53,10 +53,10 @@ def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> Cass
                 storage_port=STORAGE_PORT,
                 port=port,
                 folder=HOME,
-                rpc="0.0.0.0",  # of the container; outside it is published on loopback
+                rpc="0.0.0.0",  # inside the container; outside it is published on loopback
                 reached=host,
             )
-            container = _fitted_out(made.container_at(network, address), place, options)
+            container = _configured(made.container_at(network, address), place, options)
             containers.publish(container, host, port)
             nodes.append(CassandraNode(container, host, port, options))
         tls = cassandra_yaml.has_tls(options.settings)
@@ -94,7 +94,7 @@ class CassandraNode(ContainerNode):
         return cql.answers(self._host, self._port, tls=tls, log_in=self._fresh)
 
 
-def _fitted_out(container: DockerContainer, place: Place, options: CassandraOptions) -> DockerContainer:
+def _configured(container: DockerContainer, place: Place, options: CassandraOptions) -> DockerContainer:
     files: dict[Path, str] = {}
     values = cassandra_yaml.settings(place, containers.carried(options.settings, files))
     container.with_copy_into_container(cassandra_yaml.text(values).encode(), f"{FILES}/cassandra.yaml")
@@ -107,10 +107,10 @@ def _fitted_out(container: DockerContainer, place: Place, options: CassandraOpti
 
 
 def _hosts(nodes: int) -> list[str]:
-    """Where the nodes are reached."""
+    """The addresses at which clients reach the nodes."""
     override = containers.elsewhere()
     if override is None:
         return [f"127.0.0.{number + 1}" for number in range(nodes)]
     if nodes > 1:
-        raise ServerFailed(f"three nodes need three addresses, and TESTCONTAINERS_HOST_OVERRIDE is {override}")
+        raise ServerFailed(f"three nodes need three addresses, but TESTCONTAINERS_HOST_OVERRIDE is {override}")
     return [override]

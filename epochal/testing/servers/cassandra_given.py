@@ -1,4 +1,4 @@
-"""Cassandra that somebody else runs."""
+"""A Cassandra cluster that the user runs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.routes import CASSANDRA, Endpoint, Route
 from epochal.testing.servers.waiting import wait_until
 
-PATIENCE = 10.0  # seconds; it should be there already
+PATIENCE = 10.0  # seconds; it should be running already
 
 
 def connect(endpoint: Endpoint) -> CassandraCluster:
-    """See that it is there."""
+    """Check that it accepts connections."""
     wait_until(
         lambda: any(cql.listens(host, endpoint.port) for host in endpoint.hosts),
         PATIENCE,
-        lambda: f"nobody listens at {CASSANDRA}={','.join(endpoint.hosts)}:{endpoint.port}",
+        lambda: f"nothing listens at {CASSANDRA}={','.join(endpoint.hosts)}:{endpoint.port}",
     )
     nodes = [GivenNode(host, endpoint.port) for host in endpoint.hosts]
     return CassandraCluster(nodes, endpoint.port, route=Route.GIVEN, end=lambda: None)
 
 
 class GivenNode:
-    """A node that is not ours: it can be talked to, and nothing else."""
+    """A node that the user runs: tests can connect to it, but not control it."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -67,6 +67,6 @@ class GivenNode:
 
     def _refuse(self) -> NoReturn:
         raise ServerFailed(
-            f"{self._host}:{self._port} was given by {CASSANDRA}; only servers that were started here can be stopped, "
+            f"{self._host}:{self._port} was given by {CASSANDRA}; only servers that epochal started can be stopped, "
             "killed or paused: ask for one with own=True"
         )

@@ -1,4 +1,4 @@
-"""Cassandra as processes of this machine, on 127.0.0.1 and, with three nodes, 127.0.0.2 and 127.0.0.3."""
+"""Cassandra as local processes, on 127.0.0.1 and, with three nodes, 127.0.0.2 and 127.0.0.3."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from epochal.testing.servers.ports import free_port, is_free
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.supervisor import Supervisor
 
-MEMORY = "cluster.json"
+CLUSTER_FILE = "cluster.json"
 
 
 def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> CassandraCluster:
-    """Start all nodes; the first alone, for the others ask it who is there."""
+    """Start the first node, then the others: they use it as their seed."""
     java = find_java()
     found = jars(CASSANDRA, java, tell)
     supervisor = Supervisor(options.folder)
@@ -64,7 +64,7 @@ def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> Cass
 
 
 class LocalNode(LocalProcess):
-    """A node as a child of the supervisor."""
+    """A node as a process of the supervisor."""
 
     def __init__(self, supervisor: Supervisor, place: Place, command: Sequence[str], options: CassandraOptions) -> None:
         folder = Path(place.folder)
@@ -92,13 +92,13 @@ class LocalNode(LocalProcess):
         if cassandra_yaml.asks_for_certificates(self._options.settings):
             return cql.speaks_tls(self.host, self._place.port)
         tls = cassandra_yaml.has_tls(self._options.settings)
-        # Of a folder that was used before, the default password may have been changed.
+        # In a folder that was used before, the default password may have been changed.
         return cql.answers(self.host, self._place.port, tls=tls, log_in=self._fresh)
 
 
 def _ports(folder: Path, hosts: Sequence[str], wanted: int | None) -> tuple[int, int]:
-    """Ports for clients and among nodes. A folder that was used before keeps its own: nodes know each other by them."""
-    memory = folder / MEMORY
+    """Ports for clients and between nodes. A folder that was used before keeps its ports: nodes have stored them."""
+    memory = folder / CLUSTER_FILE
     if memory.exists():
         known = json.loads(memory.read_text())
         if known["nodes"] != len(hosts):

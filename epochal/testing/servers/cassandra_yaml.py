@@ -1,7 +1,7 @@
-"""cassandra.yaml of a small node. It is written as JSON, which is YAML too: nothing needs quoting rules of its own.
+"""cassandra.yaml of a small node. It is written as JSON, which is valid YAML and needs no quoting rules.
 
-What decides how Cassandra behaves is left as upstream has it: batch limits, consistency, compaction. What only
-decides how much room it takes is small.
+Settings that decide how Cassandra behaves keep their defaults: batch limits, consistency, compaction. Settings that
+only decide how much memory and disk it uses are small.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL: Mapping[str, object] = {
     "networking_cache_size": "16MiB",
 }
 PATIENT: Mapping[str, object] = {
-    # A loaded machine that runs tests is not a cluster that is down.
+    # A loaded machine that runs tests must not look like a cluster that is down.
     "write_request_timeout": "10s",
     "counter_write_request_timeout": "10s",
     "cas_contention_timeout": "5s",
@@ -42,7 +42,7 @@ COMMON: Mapping[str, object] = {
     "dynamic_snitch": False,
     "auto_bootstrap": False,  # a new cluster has nothing to stream
     "num_tokens": 1,
-    # With upstream's default, periodic, a mere kill -9 loses rows that were acknowledged.
+    # With the default, periodic, a kill -9 loses acknowledged rows.
     "commitlog_sync": "batch",
     "auto_snapshot": False,
     "disk_failure_policy": "stop",
@@ -52,7 +52,7 @@ COMMON: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What tells one node of a cluster from another."""
+    """What differs between the nodes of a cluster."""
 
     number: int
     nodes: int
@@ -61,20 +61,20 @@ class Place:
     storage_port: int
     port: int
     folder: str
-    # Where clients reach it; the same as where it listens, unless it is in a container.
+    # Where clients reach it: the listen address, unless it is in a container.
     rpc: str
     reached: str = ""
 
 
 def settings(place: Place, given: Mapping[str, object]) -> dict[str, object]:
-    """All settings of a node; those that are given come last."""
+    """All settings of a node; the given ones override the others."""
     reached = {"broadcast_rpc_address": place.reached} if place.reached else {}
     return {
         **COMMON,
         **SMALL,
         **PATIENT,
         "hinted_handoff_enabled": place.nodes > 1,
-        # Evenly round the ring, known beforehand: with drawn tokens a node waits for the others before it joins.
+        # Fixed and evenly spaced: with random tokens a node waits for the others before it joins.
         "initial_token": str(-(2**63) + 1 + (2**64 // place.nodes) * place.number),
         "listen_address": place.listen,
         "rpc_address": place.rpc,
@@ -94,7 +94,7 @@ def settings(place: Place, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def text(values: Mapping[str, object]) -> str:
-    """The file. Paths among the values, of a key store for instance, are written as they are."""
+    """The content of the file. A `Path` among the values, such as a key store, is written as text."""
 
     def plain(value: object) -> str:
         if isinstance(value, Path):
@@ -111,7 +111,7 @@ def has_tls(given: Mapping[str, object]) -> bool:
 
 
 def asks_for_certificates(given: Mapping[str, object]) -> bool:
-    """Whether clients must show a certificate of their own."""
+    """Whether clients must present a certificate."""
     return has_tls(given) and _encryption(given).get("require_client_auth", False) in (True, "true", "required")
 
 

@@ -1,4 +1,4 @@
-"""What a test holds in its hands: a cluster and its nodes, wherever they run."""
+"""A cluster and its nodes, as tests use them on every route."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from epochal.testing.servers import cql
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.waiting import wait_until
 
-# Kept on three nodes from the start, so reading it from all of them shows that each knows the others.
+# Replicated to three nodes from the start, so a read at ALL shows that each node sees the others.
 ON_THREE_NODES = "SELECT status FROM system_distributed.view_build_status WHERE keyspace_name = '' AND view_name = ''"
 
 
 class Node(Protocol):
-    """One server. What it acknowledged is there again after `kill` and `start`."""
+    """One server. Acknowledged writes survive `kill` and `start`."""
 
     @property
     def name(self) -> str:
-        """What it is and where, for messages."""
+        """Its kind and address, for messages."""
 
     @property
     def host(self) -> str:
@@ -27,33 +27,33 @@ class Node(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process; `ServerFailed` if it does not run."""
+        """Its process id. Raises `ServerFailed` if it does not run."""
 
     @property
     def running(self) -> bool:
-        """Whether its process is there; a paused one is."""
+        """Whether its process exists; a paused one does."""
 
     def start(self) -> None:
         """Start it again on the same data and ports, and wait until it answers."""
 
     def stop(self) -> None:
-        """Let it end in order. Nothing if it does not run."""
+        """Shut it down cleanly. Does nothing if it does not run."""
 
     def kill(self) -> None:
-        """Kill -9. It is gone when this returns."""
+        """Kill -9. The process has ended when this returns."""
 
     def pause(self) -> None:
-        """Stop it in its tracks: connections stay open and nobody answers. It stands when this returns."""
+        """Stop it with SIGSTOP: connections stay open without answers. It is stopped when this returns."""
 
     def resume(self) -> None:
-        """Let a paused one go on."""
+        """Resume a paused server."""
 
     def log_tail(self) -> str:
         """The last lines of its log."""
 
 
 class Served:
-    """Servers that end with a block, and what is true of all kinds of them."""
+    """Base class: servers that stop at the end of a `with` block."""
 
     def __init__(self, route: Route, end: Callable[[], None], timeout: float) -> None:
         self.route = route
@@ -62,11 +62,11 @@ class Served:
 
     @property
     def owned(self) -> bool:
-        """Whether they were started here, and so may be killed and paused."""
+        """Whether they were started here, so that they may be killed and paused."""
         return self.route is not Route.GIVEN
 
     def stop(self) -> None:
-        """End them, and remove their data unless their folder was given. May be called again."""
+        """Stop them, and remove their data unless a folder was given. Idempotent."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class Served:
 
 
 class CassandraCluster(Served):
-    """One node or three. Leaving the block ends those that were started for it, and removes their data."""
+    """One node or three. Leaving the block stops nodes that were started for it, and removes their data."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class CassandraCluster(Served):
         return [node.host for node in self.nodes]
 
     def wait_until_whole(self) -> None:
-        """Return when every node sees every other one; after a node came back that takes a moment."""
+        """Wait until every node sees all others; this takes a moment after a node was restarted."""
         if len(self.nodes) < 3:
             return
 

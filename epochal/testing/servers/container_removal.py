@@ -1,4 +1,4 @@
-"""Removes the containers and networks that bear a label. Run as a file of its own, by the supervisor.
+"""Removes the containers and networks with a label. The supervisor runs this file as a script.
 
 python container_removal.py LABEL
 """

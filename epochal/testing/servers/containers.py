@@ -1,7 +1,7 @@
-"""Servers in containers, by testcontainers: what those of every kind have in common.
+"""Servers in containers, by testcontainers: what all kinds of servers have in common.
 
-Containers are published on this machine's loopback only, unless TESTCONTAINERS_HOST_OVERRIDE says that the engine is
-elsewhere. All of one cluster bear a label of its own: the supervisor removes what bears it, however this process ends.
+Containers are published on this machine's loopback only, unless TESTCONTAINERS_HOST_OVERRIDE names another machine. All
+containers of a cluster have a label of their own, by which the supervisor removes them however this process ends.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.network import Network
 
-FILES = "/etc/epochal"  # where a container finds what is copied into it
+FILES = "/etc/epochal"  # the folder for files that are copied into a container
 USUAL_ENGINE = "unix:///var/run/docker.sock"
-PATIENCE = 5  # seconds for an engine to say that it is there
+PATIENCE = 5  # seconds for an engine to answer
 GENTLE = 20
 ENGINE_TIMEOUT = 300  # seconds of silence; an image is pulled the first time
 LINES = 60
@@ -45,7 +45,7 @@ def engine_answers() -> bool:
     try:
         from testcontainers.core.docker_client import DockerClient, get_docker_host
 
-        # Looked at first, for Docker's own client does not close a socket at which nobody answers.
+        # Checked first, because Docker's client does not close a socket that nothing answers.
         host = get_docker_host() or USUAL_ENGINE
         if host.startswith("unix://"):
             with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
@@ -60,7 +60,7 @@ def engine_answers() -> bool:
 
 
 def elsewhere() -> str | None:
-    """The address of an engine's machine that is not this one, if the user says that it is so."""
+    """The address of the engine's machine, if the user has set one that is not this machine."""
     from testcontainers.core.config import testcontainers_config
 
     override = testcontainers_config.tc_host_override
@@ -69,10 +69,10 @@ def elsewhere() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the containers of a kind of server are made from."""
+    """The image of a kind of server."""
 
     public: str
-    variable: str  # of the environment: another one
+    variable: str  # the environment variable that names another image
 
     @property
     def name(self) -> str:
@@ -85,34 +85,34 @@ class Containers:
     def __init__(self, image: Image, options: ServerOptions) -> None:
         if options.folder:
             raise ServerFailed(
-                f"containers keep no folder of yours; set {ROUTES}=local for folder={str(options.folder)!r}"
+                f"containers cannot use a local folder; set {ROUTES}=local for folder={str(options.folder)!r}"
             )
         if find_spec("testcontainers") is None:
-            raise ServerFailed(f"{ROUTES} is docker, and testcontainers is not installed: pip install testcontainers")
+            raise ServerFailed(f"{ROUTES} is docker, but testcontainers is not installed: pip install testcontainers")
         self.image = image
         self._label = f"epochal.{uuid.uuid4().hex}"
         self._supervisor = Supervisor()
-        # Before there is anything to remove, so that there is no moment at which nobody would.
+        # Registered before the first container is made, so that none can be left behind.
         self._supervisor.at_end([sys.executable, container_removal.__file__, self._label])
 
     def end(self) -> None:
-        """Remove them all. May be called again."""
+        """Remove them all. Idempotent."""
         self._supervisor.end()
 
     def network(self, **options: Any) -> Network:
-        """One of their own; the options are those of Docker's own client."""
+        """Create a network; the options are those of Docker's client."""
         from testcontainers.core.network import Network
 
         try:
             return Network(docker_network_kw={"labels": {self._label: ""}, **options}).create()
         except Exception as fault:
-            raise ServerFailed(f"the engine made no network: {fault}; {ROUTES}=local does without") from fault
+            raise ServerFailed(f"the engine could not make a network: {fault}; {ROUTES}=local needs none") from fault
 
     def network_of(self, count: int) -> tuple[Network, list[str]]:
-        """One with an address for each of so many containers, which these keep when they are started again."""
+        """Create a network with `count` fixed addresses, which containers keep when they are restarted."""
         from docker.types import IPAMConfig, IPAMPool
 
-        # Addresses can be given only in a range that was given too: the engine chooses one that is free, and gets it.
+        # Fixed addresses need a fixed range: let the engine choose a free one, then ask for that one.
         chosen = self.network()
         found: list[dict[str, str]] = chosen._unwrap_network.attrs["IPAM"]["Config"]
         chosen.remove()
@@ -122,14 +122,14 @@ class Containers:
         return network, [str(first + number) for number in range(count)]
 
     def container(self, **options: Any) -> DockerContainer:
-        """One more, not yet made; the options are those of Docker's own client."""
+        """Describe a container, not yet created; the options are those of Docker's client."""
         from testcontainers.core.container import DockerContainer
 
         made = DockerContainer(self.image.name, docker_client_kw={"timeout": ENGINE_TIMEOUT})
         return made.with_kwargs(labels={self._label: ""}, **options)
 
     def container_at(self, network: Network, address: str) -> DockerContainer:
-        """One more, with an address of its own on a network."""
+        """Describe a container with a fixed address on a network."""
         from docker.constants import DEFAULT_DOCKER_API_VERSION
         from docker.types import EndpointConfig
 
@@ -137,13 +137,13 @@ class Containers:
         return self.container(networking_config=there).with_network(network)
 
     def launch(self, container: DockerContainer) -> None:
-        """Make a container and start it, and do not wait."""
+        """Create and start a container, without waiting for the server."""
         try:
             container.start()
         except Exception as fault:
             raise ServerFailed(
-                f"the engine could not start {self.image.name}: {fault}. {self.image.variable} names another image, "
-                f"{ROUTES}=local does without"
+                f"the engine could not start {self.image.name}: {fault}. {self.image.variable} can name another image; "
+                f"{ROUTES}=local needs none"
             ) from fault
 
 
@@ -179,7 +179,7 @@ class ContainerNode:
         return bool(self._state["Running"])
 
     def wait_until_ready(self) -> None:
-        """Return when it answers; `ServerFailed` if it ended instead."""
+        """Wait until it answers. Raises `ServerFailed` if it ends instead."""
 
         def ready() -> bool:
             if not self.running:
@@ -187,11 +187,11 @@ class ContainerNode:
                 raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.log_tail()}")
             return self.answers()
 
-        complaint = f"{self.name} did not answer within {self._timeout:g} s"
-        wait_until(ready, self._timeout, lambda: f"{complaint}:\n{self.log_tail()}")
+        message = f"{self.name} did not answer within {self._timeout:g} s"
+        wait_until(ready, self._timeout, lambda: f"{message}:\n{self.log_tail()}")
 
     def answers(self) -> bool:
-        """Whether it does what it is there for."""
+        """Whether the server answers requests."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -217,7 +217,7 @@ class ContainerNode:
 
     @property
     def _docker(self) -> Any:
-        """The container as the engine's own client knows it."""
+        """The container as an object of Docker's client."""
         return self.container.get_wrapped_container()
 
     @property
@@ -227,13 +227,13 @@ class ContainerNode:
 
 
 def publish(container: DockerContainer, host: str, port: int) -> None:
-    """Let a port be reached at an address of this machine, under the same number outside and inside."""
-    published: dict[str, Any] = container.ports  # testcontainers' own method has no place for the address
+    """Publish a port at an address of this machine, under the same number outside and inside."""
+    published: dict[str, Any] = container.ports  # testcontainers' own method does not take an address
     published[f"{port}/tcp"] = port if elsewhere() else (host, port)
 
 
 def carried(values: Mapping[str, Any], files: dict[Path, str]) -> dict[str, Any]:
-    """The settings with each `Path` as it is inside the container; what has to be copied is added to the files."""
+    """The settings with each `Path` replaced by its place in the container. Adds these files to `files`."""
 
     def inside(value: Any) -> Any:
         if isinstance(value, Path):
@@ -246,6 +246,6 @@ def carried(values: Mapping[str, Any], files: dict[Path, str]) -> dict[str, Any]
 
 
 def copy_into(container: DockerContainer, files: Mapping[Path, str]) -> None:
-    """Let the container have these files when it starts."""
+    """Copy these files into the container when it starts."""
     for path, inside in files.items():
         container.with_copy_into_container(path, inside)

@@ -1,4 +1,4 @@
-"""Just enough of Cassandra's native protocol, version 4, to see that a server answers. No driver is needed.
+"""Enough of Cassandra's native protocol, version 4, to check that a server answers. No driver is needed.
 
 A frame is: version, flags, stream (2 bytes), opcode, length of the body (4 bytes), body.
 """
@@ -40,7 +40,7 @@ class Consistency(IntEnum):
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=TIMEOUT):
             return True
@@ -49,9 +49,9 @@ def listens(host: str, port: int) -> bool:
 
 
 def speaks_tls(host: str, port: int) -> bool:
-    """Whether a server of TLS is there, be it one that wants a certificate from its clients.
+    """Whether a TLS server answers, even one that requires client certificates.
 
-    A port that is published for a container accepts connections before anybody serves them.
+    A published port of a container accepts connections before the server listens.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -61,7 +61,7 @@ def speaks_tls(host: str, port: int) -> bool:
     except ssl.SSLEOFError:
         return False
     except ssl.SSLError:
-        return True  # it has said why not
+        return True  # it answered with a TLS alert
     except OSError:
         return False
 
@@ -77,7 +77,7 @@ def answers(
 ) -> bool:
     """Whether the server answers a query.
 
-    A server that asks for a password is asked no more than that, unless the default user's shall be tried.
+    If the server asks for a password, that counts as an answer, unless `log_in` is set: then the default user logs in.
     """
     try:
         with _connected(host, port, tls=tls) as stream:
@@ -102,7 +102,7 @@ def _connected(host: str, port: int, *, tls: bool) -> Iterator[socket.socket]:
             return
         context = ssl.create_default_context()
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # is it up? no secret is sent and nothing that it says is believed
+        context.verify_mode = ssl.CERT_NONE  # only checks that it is up: no secret is sent, no data is used
         with context.wrap_socket(plain) as secure:
             yield secure
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a server for tests."""
+"""The error of servers for tests."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from epochal.txn.errors import EpochalError
 
 
 class ServerFailed(EpochalError):
-    """A server could not be had, did not start, or cannot do what was asked; the message says what helps."""
+    """A server is not available, did not start, or cannot do what was asked; the message says what to do."""

@@ -1,4 +1,4 @@
-"""HDFS as a test holds it in its hands: a NameNode, DataNodes, and what they say of themselves."""
+"""HDFS as tests use it: a NameNode, DataNodes, and their status."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epochal.testing.servers.hdfs_site import client
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.waiting import wait_until
 
-LOOK = 5.0  # seconds for the NameNode to answer one question
+LOOK = 5.0  # seconds for the NameNode to answer one request
 
 
 class HdfsCluster(Served):
-    """One NameNode, one to three DataNodes. Leaving the block ends those that were started for it."""
+    """One NameNode, one to three DataNodes. Leaving the block stops those that were started for it."""
 
     def __init__(
         self,
@@ -40,27 +40,27 @@ class HdfsCluster(Served):
 
     @property
     def namenode(self) -> Node:
-        assert self._namenode is not None, "a cluster that was given has no processes of ours"
+        assert self._namenode is not None, "a cluster that the user runs has no processes here"
         return self._namenode
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every process of ours."""
+        """Every process that was started here."""
         return ((self._namenode,) if self._namenode else ()) + self.datanodes
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """For Spark: the cluster as the default file system, and as many replicas as it can hold."""
+        """Settings for Spark: the cluster as default file system, and its replication."""
         return {f"spark.hadoop.{name}": value for name, value in client(self.uri, self.replication).items()}
 
     def wait_until_ready(self, datanodes: int | None = None) -> None:
-        """Return when so many DataNodes live, all by default, and the NameNode is out of safe mode."""
+        """Wait until `datanodes` DataNodes are live (default: all) and the NameNode has left safe mode."""
         wanted = len(self.datanodes) if datanodes is None else datanodes
         seen: list[str] = []
         wait_until(lambda: self._is_ready(wanted, seen), self._timeout, lambda: f"HDFS is not ready: {seen[-1]}")
 
     def live_datanodes(self) -> int:
-        """How many DataNodes the NameNode believes in, and knows of room on: without it no block goes there."""
+        """The number of DataNodes that the NameNode counts as live and with free space: only those get blocks."""
         nodes = json.loads(self._bean("NameNodeInfo")["LiveNodes"])
         return sum(1 for node in nodes.values() if node["remaining"] > 0)
 

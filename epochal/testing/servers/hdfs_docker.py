@@ -1,11 +1,10 @@
 """HDFS in containers.
 
-All its processes have one network to themselves, that of a container which does nothing else: there they find each
-other at 127.0.0.1, at ports that are published on this machine's 127.0.0.1 under the same numbers. So what the NameNode
-tells clients of the DataNodes is true inside and outside, and stays true whichever process is killed.
+All processes share the network of one extra container that does nothing else. There they reach each other at
+127.0.0.1, at ports that are published on this machine's 127.0.0.1 under the same numbers. So the DataNode addresses
+that the NameNode gives to clients work inside and outside, whichever process is killed.
 
-The image must have Hadoop's command `hdfs`, as the official one does. Nothing else of it is used: neither the script
-that it starts with, nor its settings.
+The image must have Hadoop's command `hdfs`, as the official one does. Its entry point and its settings are not used.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 
 IMAGE = Image("apache/hadoop:3.5.0", HDFS_IMAGE)
 HOST = "127.0.0.1"
-EVERYWHERE = "0.0.0.0"  # of the containers' network; outside it is published on loopback
-HOME = PurePosixPath("/tmp/epochal")  # which every image lets its user write
+EVERYWHERE = "0.0.0.0"  # inside the containers' network; outside it is published on loopback
+HOME = PurePosixPath("/tmp/epochal")  # writable in every image
 WAIT = ("sleep", "infinity")
 
 
 def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsCluster:
-    """Start all processes; the NameNode formats what it has if that is its first start."""
+    """Start all processes. The NameNode formats its folder at its first start."""
     made = Containers(IMAGE, options)
     try:
         if not can_be_reached():
             override = f"TESTCONTAINERS_HOST_OVERRIDE is {containers.elsewhere()}"
-            raise ServerFailed(f"HDFS tells its clients {HOST}, and {override}; {ROUTES}=local does without")
+            raise ServerFailed(f"HDFS sends its clients to {HOST}, but {override}; {ROUTES}=local needs no engine")
         ports = Ports.free(HOST, options.datanodes, options.port)
         network = made.container(entrypoint=WAIT).with_network(made.network())
         for port in ports.all:
@@ -80,7 +79,7 @@ def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsClust
 
 
 def can_be_reached() -> bool:
-    """Whether the engine is on this machine; clients on another one would be told to look at themselves."""
+    """Whether the engine is on this machine: HDFS sends its clients to 127.0.0.1."""
     return containers.elsewhere() is None
 
 
@@ -92,7 +91,7 @@ class HdfsNode(ContainerNode):
         self._port = port
 
     def answers(self) -> bool:
-        """Whether its web server does: the port alone says nothing, for the engine listens at it too."""
+        """Whether its web server answers. An open port proves nothing, because the engine listens at it too."""
         with contextlib.suppress(OSError, HTTPException):
             urllib.request.urlopen(f"http://{HOST}:{self._port}/jmx?qry=none", timeout=LOOK).close()
             return True
@@ -103,7 +102,7 @@ def _container(
     made: Containers, network: DockerContainer, ports: Ports, options: HdfsOptions, number: int | None
 ) -> DockerContainer:
     mode = f"container:{network.get_container_id()}"
-    # Without a word about `network` testcontainers may look for one itself.
+    # Without `network=None` testcontainers may choose a network itself.
     container = made.container(entrypoint=["sh", "-c", script(number)], network=None, network_mode=mode)
     container.with_env("HADOOP_CONF_DIR", FILES)
     container.with_env("HADOOP_OPTS", " ".join(hdfs_java.options(options.java_options)))
@@ -117,8 +116,8 @@ def _container(
 
 
 def script(number: int | None) -> str:
-    """What a container runs, each time that it is started."""
-    # A process that was killed has left its pid in a file, and the next one would take itself for that.
+    """The script that a container runs at each start."""
+    # A killed process leaves its pid file, and the next one may have the same pid and refuse to start.
     steps = ["export HADOOP_PID_DIR=$(mktemp -d)"]
     if number is None:
         data = HOME / "namenode" / "data" / "current"

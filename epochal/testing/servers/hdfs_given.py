@@ -1,4 +1,4 @@
-"""HDFS that somebody else runs."""
+"""An HDFS cluster that the user runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from epochal.testing.servers.routes import HDFS, HDFS_WEB, Route
 
 WEB_PORT = 9870
 REPLICATION = 3  # HDFS's own default
-PATIENCE = 10.0  # seconds; it should be there already
+PATIENCE = 10.0  # seconds; it should be running already
 
 
 def connect(replication: int | None) -> HdfsCluster:
-    """See that it is there."""
+    """Check that it answers."""
     uri = os.environ[HDFS].rstrip("/")
     found = re.fullmatch(r"hdfs://([^/:]+)(:\d+)?", uri)
     if not found:

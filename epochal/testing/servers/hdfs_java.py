@@ -1,4 +1,4 @@
-"""How Java runs the processes of HDFS: small heaps and a quick start."""
+"""The Java options of HDFS: small heaps and a quick start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import getpass
 from collections.abc import Mapping, Sequence
 
 GOOD = (17, 21)  # tried on 17; Spark runs the same version of its client on 21 too
-# By the names that Hadoop's own command `hdfs` has for them.
+# Under the names of Hadoop's own command `hdfs`.
 MAINS: Mapping[str, str] = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -25,5 +25,5 @@ JVM = (
 
 
 def options(given: Sequence[str]) -> list[str]:
-    """Java's options; those that are given come last, and so win. Whoever runs this is the cluster's superuser."""
+    """Java's options; the given ones come last, so they override. The current user is the cluster's superuser."""
     return [*JVM, f"-DHADOOP_USER_NAME={getpass.getuser()}", *given]

@@ -1,4 +1,4 @@
-"""HDFS as processes of this machine, all on 127.0.0.1, each of which can be killed alone."""
+"""HDFS as local processes on 127.0.0.1, each of which can be killed alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from epochal.testing.servers.routes import Route
 from epochal.testing.servers.supervisor import Supervisor
 
 HOST = "127.0.0.1"
-MEMORY = "cluster.json"
+CLUSTER_FILE = "cluster.json"
 
 
 def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsCluster:
-    """Format it unless it was used before, and start all processes."""
+    """Format the folder unless it was used before, and start all processes."""
     java = find_java("HDFS", hdfs_java.GOOD)
     found = jars(HDFS, java, tell)
     supervisor = Supervisor(options.folder)
@@ -85,7 +85,7 @@ class HdfsProcess(LocalProcess):
         return HOST
 
     def wait_until_ready(self) -> None:
-        """Return when it listens; what the NameNode thinks of it is another question (`wait_until_ready` of all)."""
+        """Wait until it listens. `HdfsCluster.wait_until_ready` checks what the NameNode reports."""
         self.wait_until(lambda: not is_free(HOST, self.port))
 
 
@@ -99,8 +99,8 @@ def _format(process: HdfsProcess) -> None:
 
 
 def _ports(folder: Path, options: HdfsOptions) -> Ports:
-    """A folder that was used before keeps its ports: DataNodes know their NameNode by them."""
-    memory = folder / MEMORY
+    """A folder that was used before keeps its ports: DataNodes have stored the NameNode's."""
+    memory = folder / CLUSTER_FILE
     if memory.exists():
         known = json.loads(memory.read_text())
         if len(known["datanodes"]) != options.datanodes:

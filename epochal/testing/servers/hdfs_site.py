@@ -16,15 +16,15 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 """
-# The published jars have no web pages, and a server without them does not start: empty ones do for WebHDFS and /jmx.
+# The published jars have no web pages, and a server does not start without them. Empty ones suffice for WebHDFS, /jmx.
 WEB_XML = '<?xml version="1.0" encoding="UTF-8"?>\n<web-app version="2.4" xmlns="http://java.sun.com/xml/ns/j2ee"/>\n'
 APPS = ("hdfs", "datanode")
-# Of clients: a file that is closed asks whether its block is complete after 20 ms, not after 400.
+# For clients: closing a file checks for its complete block after 20 ms, not after 400.
 CLIENT: Mapping[str, str] = {"dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20"}
 SMALL: Mapping[str, object] = {
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.namenode.safemode.extension": 0,
-    # A DataNode that is gone is known to be after 14 s, not after 10 minutes.
+    # The NameNode notices a dead DataNode after 14 s, not after 10 minutes.
     "dfs.heartbeat.interval": 1,
     "dfs.namenode.heartbeat.recheck-interval": 2000,
     "dfs.namenode.stale.datanode.interval": 6000,
@@ -39,7 +39,7 @@ SMALL: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Where the processes listen: the NameNode at two, each DataNode at three."""
+    """The ports of the processes: two of the NameNode, three of each DataNode."""
 
     rpc: int
     web: int
@@ -51,7 +51,7 @@ class Ports:
 
     @classmethod
     def free(cls, host: str, datanodes: int, rpc: int | None) -> Self:
-        """Ports at which nobody listens; the first may be given."""
+        """Free ports; `rpc` may be given."""
         taken = [rpc] if rpc else []
 
         def one() -> int:
@@ -62,7 +62,7 @@ class Ports:
 
 
 def client(uri: str, replication: int) -> dict[str, str]:
-    """What a client must know; with `spark.hadoop.` before each name, Spark's settings."""
+    """The settings of a client; prefix each name with `spark.hadoop.` for Spark."""
     return {"fs.defaultFS": uri, "dfs.replication": str(replication), **CLIENT}
 
 
@@ -81,9 +81,9 @@ def files(
     *,
     listen: str | None = None,
 ) -> dict[str, str]:
-    """The settings of one process, the NameNode or a DataNode, that keeps its data in this folder.
+    """The settings files of one process, the NameNode or a DataNode, with its data in this folder.
 
-    The host is the address that all are reached at, and `listen`, if it is another, the one that they listen at.
+    `host` is the address at which clients reach it, `listen` the one at which it listens, if that differs.
     """
     name = _name(number)
     common = {
@@ -116,7 +116,7 @@ def files(
 def write(
     folder: Path, host: str, ports: Ports, replication: int, given: Mapping[str, object], number: int | None
 ) -> Path:
-    """Write the settings of one process; the folder that goes on its class path."""
+    """Write the settings of one process, and return the folder for its class path."""
     place = folder / _name(number) / "conf"
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files(folder, host, ports, replication, given, number).items():
@@ -126,7 +126,7 @@ def write(
 
 
 def write_pages(place: Path) -> None:
-    """Make the web pages that a server from the published jars wants, in a folder of its class path."""
+    """Write the web pages that a server from the published jars needs into a folder of its class path."""
     for app in APPS:
         page = place / "webapps" / app / "WEB-INF" / "web.xml"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def write_pages(place: Path) -> None:
 
 
 def text(values: Mapping[str, object]) -> str:
-    """A file of settings."""
+    """The content of a settings file."""
     rows = (
         f"<property><name>{escape(name)}</name><value>{escape(str(value))}</value></property>\n"
         for name, value in values.items()

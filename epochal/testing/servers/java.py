@@ -1,4 +1,4 @@
-"""A Java that the server runs on: JAVA_HOME first, then PATH, then the usual places."""
+"""Finds a Java that a server runs on: in JAVA_HOME, then PATH, then the usual folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from epochal.spark_plugins.java_command import launcher_java, major_version
 from epochal.testing.servers.errors import ServerFailed
 
-# Cassandra 5.0 is made for 11 and 17, and runs on 21 if that still allows a security manager; 24 has none.
+# Cassandra 5.0 supports 11 and 17, and runs on 21 if a security manager is allowed; 24 has none.
 GOOD = (11, 17, 21)
 USUAL_PLACES = (
     "/usr/lib/jvm/*",
@@ -31,12 +31,12 @@ class Java:
 
     @property
     def home(self) -> Path:
-        """What JAVA_HOME would be."""
+        """The value for JAVA_HOME."""
         return self.command.resolve().parent.parent
 
 
 def find_java(server: str = "Cassandra", good: Sequence[int] = GOOD) -> Java:
-    """The first that a server runs on; `ServerFailed` says what was found instead."""
+    """The first Java that a server runs on. Raises `ServerFailed` with the versions found instead."""
     passed: list[str] = []
     for command in _candidates():
         major = major_version(command)

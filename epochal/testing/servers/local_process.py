@@ -1,4 +1,4 @@
-"""A server's process as a child of the supervisor: started, killed, paused, and started again."""
+"""A server's process, run by the supervisor: start, kill, pause and restart it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.supervisor import Supervisor
 from epochal.testing.servers.waiting import wait_until
 
-GENTLE = 20.0  # seconds that it has to end by itself
+GENTLE = 20.0  # seconds for a clean shutdown
 TAIL = 4_000
 
 
 class LocalProcess:
-    """One server. Its folder, its log and its command stay the same from start to start."""
+    """One server. Its folder, log and command are the same at every start."""
 
     def __init__(
         self, supervisor: Supervisor, name: str, command: Sequence[str], folder: Path, log: Path, *, timeout: float
@@ -49,16 +49,16 @@ class LocalProcess:
             self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Return when it answers; `ServerFailed` if it ended instead."""
+        """Wait until it answers. Raises `ServerFailed` if it ends instead."""
         raise NotImplementedError
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
+        """Start it without waiting."""
         environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
         self._pid = self._supervisor.start(self._command, folder=self._folder, log=self._log, environment=environment)
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Return when it answers; `ServerFailed` if it ended instead."""
+        """Wait until it answers. Raises `ServerFailed` if it ends instead."""
 
         def answers() -> bool:
             code = self.code()
@@ -66,8 +66,8 @@ class LocalProcess:
                 raise ServerFailed(f"{self.name} ended with {code} while it started:\n{self.log_tail()}")
             return ready()
 
-        complaint = f"{self.name} did not answer within {self._timeout:g} s"
-        wait_until(answers, self._timeout, lambda: f"{complaint}:\n{self.log_tail()}")
+        message = f"{self.name} did not answer within {self._timeout:g} s"
+        wait_until(answers, self._timeout, lambda: f"{message}:\n{self.log_tail()}")
 
     def stop(self) -> None:
         self.ask_to_end()
@@ -77,22 +77,22 @@ class LocalProcess:
             self.kill()
 
     def ask_to_end(self) -> None:
-        """Tell it to end in order, and do not wait."""
+        """Ask for a clean shutdown without waiting."""
         if self.running:
             self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)  # a paused one would not hear
+            self._signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
 
     def kill(self) -> None:
         if not self.running:
             return
         self._signal(signal.SIGKILL)
-        wait_until(lambda: not self.running, GENTLE, lambda: f"{self.name} was killed and is still there")
+        wait_until(lambda: not self.running, GENTLE, lambda: f"{self.name} was killed but still runs")
 
     def pause(self) -> None:
         pid = self.pid
         self._signal(signal.SIGSTOP)
-        # The call only sends the signal; each of its threads stops in its own time.
-        wait_until(lambda: _stands(pid), GENTLE, lambda: f"{self.name} does not stand still")
+        # The call only sends the signal; the threads stop some time later.
+        wait_until(lambda: _is_stopped(pid), GENTLE, lambda: f"{self.name} did not pause")
 
     def resume(self) -> None:
         assert self.pid
@@ -110,7 +110,7 @@ class LocalProcess:
 
 
 def end_all(supervisor: Supervisor, processes: Sequence[LocalProcess], *, in_order: bool) -> None:
-    """End a cluster; in order if what its processes remember is used again, so that they write it down."""
+    """End a cluster. With `in_order`, shut down cleanly first, so that the data can be used again."""
     try:
         if in_order:
             for process in processes:
@@ -121,8 +121,8 @@ def end_all(supervisor: Supervisor, processes: Sequence[LocalProcess], *, in_ord
         supervisor.end()
 
 
-def _stands(pid: int) -> bool:
-    """Whether a process is stopped; taken for granted where there is no /proc."""
+def _is_stopped(pid: int) -> bool:
+    """Whether a process is stopped; assumed where there is no /proc."""
     try:
         stat = Path("/proc", str(pid), "stat").read_text()
     except OSError:

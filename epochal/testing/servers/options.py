@@ -1,4 +1,4 @@
-"""What is asked of servers, and tested before anything is started."""
+"""The options of servers, validated before anything is started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epochal.txn.errors import OptionError
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What every kind of server has."""
+    """The options of every kind of server."""
 
     settings: Mapping[str, object] = field(default_factory=dict)
     folder: Path | None = None
@@ -20,7 +20,7 @@ class ServerOptions:
     timeout: float = 120.0
 
     def _check(self, what: str, faults: list[str]) -> None:
-        """Raise the faults that a kind of server has found, and those that any may have."""
+        """Raise the given faults together with those of the common options."""
         if self.port is not None and not 0 < self.port < 65_536:
             faults.append(f"port={self.port}: it must be from 1 to 65535")
         if not self.timeout > 0:
@@ -30,7 +30,7 @@ class ServerOptions:
 
     @property
     def needs_own_server(self) -> bool:
-        """Whether a server that somebody else runs would not do."""
+        """Whether the options exclude a server that the user runs."""
         return bool(self.settings or self.java_options) or bool(self.folder or self.port)
 
 
@@ -60,12 +60,12 @@ class HdfsOptions(ServerOptions):
         if self.datanodes not in (1, 2, 3):
             faults.append(f"datanodes={self.datanodes}: it can be 1, 2 or 3")
         elif self.replication is not None and not 1 <= self.replication <= self.datanodes:
-            faults.append(f"replication={self.replication}: it can be from 1 to {self.datanodes}, a DataNode each")
+            faults.append(f"replication={self.replication}: it can be from 1 to datanodes={self.datanodes}")
         self._check("hdfs", faults)
 
     @property
     def replicas(self) -> int:
-        """Of each block: two where there are two places for them."""
+        """The number of replicas of each block: two if there are two DataNodes."""
         return self.replication or min(self.datanodes, 2)
 
     @property

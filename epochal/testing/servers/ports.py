@@ -1,8 +1,8 @@
 """Ports for servers that are stopped and started again.
 
-They are taken from below the range from which the kernel serves outgoing connections. Inside it, some client's
-connection could sit on a killed server's port when that wants it back; and a client that knocks at a closed port
-of that range can even be connected to itself.
+They are below the range that the kernel uses for outgoing connections. Inside it, a client's connection could occupy
+the port of a killed server before its restart, and a client that connects to a closed port of that range can even be
+connected to itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TRIES = 1_000
 
 
 def free_port(hosts: Sequence[str], taken: Collection[int] = ()) -> int:
-    """A port that is free on each of the hosts, and none of those already taken."""
+    """A port that is free on all hosts and not in `taken`."""
     for _ in range(TRIES):
         port = random.randrange(LOWEST, max(_first_outgoing(), LOWEST + 1_000))
         if port not in taken and all(is_free(host, port) for host in hosts):
             return port
-    raise ServerFailed(f"no port is free on all of {', '.join(hosts)}; on macOS only 127.0.0.1 is there by default")
+    raise ServerFailed(f"no port is free on all of {', '.join(hosts)}; macOS has only 127.0.0.1 by default")
 
 
 def is_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
     with contextlib.closing(socket.socket()) as probe:
-        # As servers do: connections of a server that was just killed do not count.
+        # As servers do: ignore lingering connections of a server that was just killed.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -1,11 +1,11 @@
-"""Where a server comes from.
+"""Chooses where a server comes from, the first that applies:
 
-1. ``given``: the user has one and says where (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`). It cannot be killed, and has the
-   settings it has; who asks for more gets one of their own.
-2. ``docker``: a container, if testcontainers is installed and an engine answers.
-3. ``local``: processes of this machine, from Maven's jars.
+1. ``given``: the user runs one and names it (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`). It cannot be killed, and its
+   settings are fixed; a test that needs more gets its own server.
+2. ``docker``: containers, if testcontainers is installed and an engine answers.
+3. ``local``: local processes from Maven's jars.
 
-`EPOCHAL_SERVERS` takes ``docker`` or ``local`` out of turn.
+`EPOCHAL_SERVERS` forces ``docker`` or ``local``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HDFS_IMAGE = "EPOCHAL_HDFS_IMAGE"
 
 
 class Route(StrEnum):
-    """One way to a server."""
+    """Where a server comes from."""
 
     GIVEN = "given"
     DOCKER = "docker"
@@ -37,18 +37,18 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Servers that somebody else runs."""
+    """Servers that the user runs."""
 
     hosts: tuple[str, ...]
     port: int
 
 
 def choose(variable: str, *, own: bool, engine_answers: Callable[[], bool]) -> Route:
-    """The first way that is open. The engine is asked only if that decides."""
+    """The first route that applies. The engine is checked only if the answer matters."""
     forced = os.environ.get(ROUTES)
     if forced:
         if forced not in (Route.DOCKER, Route.LOCAL):
-            raise ServerFailed(f"{ROUTES} is {forced!r}; it can be docker or local")
+            raise ServerFailed(f"{ROUTES} is {forced!r}; it must be docker or local")
         return Route(forced)
     if os.environ.get(variable) and not own:
         return Route.GIVEN
@@ -56,7 +56,7 @@ def choose(variable: str, *, own: bool, engine_answers: Callable[[], bool]) -> R
 
 
 def endpoint(variable: str, default_port: int) -> Endpoint:
-    """What the user has given."""
+    """The servers that the user has named."""
     text = os.environ.get(variable, "")
     try:
         return parse(text, default_port)
@@ -94,5 +94,5 @@ def _split(text: str) -> tuple[str, str | None]:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65_536:
-        raise ValueError(f"{text!r} is no port")
+        raise ValueError(f"{text!r} is not a port")
     return int(text)

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline; never for luck."""
+"""Waits for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from epochal.testing.servers.errors import ServerFailed
 
-PAUSE = 0.05  # seconds between two looks: a start takes seconds, and each look costs the server a connection
+PAUSE = 0.05  # seconds between two checks: a start takes seconds, and each check opens a connection
 
 
-def wait_until(condition: Callable[[], bool], timeout: float, complaint: Callable[[], str]) -> None:
-    """Return as soon as the condition holds; `ServerFailed` with the complaint if it does not in time."""
+def wait_until(condition: Callable[[], bool], timeout: float, message: Callable[[], str]) -> None:
+    """Return as soon as the condition holds. Raises `ServerFailed` with the message after the timeout."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() >= deadline:
-            raise ServerFailed(complaint())
+            raise ServerFailed(message())
         time.sleep(PAUSE)

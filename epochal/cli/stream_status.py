@@ -1,4 +1,4 @@
-"""Everything `epochal status` tells, gathered in one pass. Reads only."""
+"""Everything that `epochal status` shows, read in one pass. Reads only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from epochal.txn.view import View
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldEpoch:
     """An epoch that is decided and not done. `generation` is None until the decision is recorded."""
 
     epoch: int
@@ -29,8 +29,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkFacts:
-    """One sink, as the newest generation that has it describes it."""
+class SinkStatus:
+    """One sink, as described by the newest generation that has it."""
 
     place: Place
     current: bool  # the newest generation writes to it
@@ -39,23 +39,23 @@ class SinkFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """Where a stream stands."""
+class StreamStatus:
+    """The status of a stream and its sinks."""
 
     stream: Stream
     view: View
     latest: GenerationStarted
     committed: int
     in_doubt: list[Prepared]
-    held: list[Held]
-    sinks: list[SinkFacts]
+    held: list[HeldEpoch]
+    sinks: list[SinkStatus]
     leftovers: list[Leftover]
     open: list[tuple[str, OpenRows]]
     records: int
     size: int
     temporary: int
-    refusal: str  # what a start would say now, or nothing
-    unprovable: dict[int, str]  # epochs that a restored checkpoint could bring back with other rows unseen, and why
+    refusal: str  # why a start would be refused now; empty if it would not
+    unprovable: dict[int, str]  # epoch -> why a restored checkpoint could bring it back with other rows
 
     @property
     def settled(self) -> bool:
@@ -64,21 +64,21 @@ class Facts:
 
 @dataclass
 class _Stores:
-    """What the stores answered, and which of them did not."""
+    """The answers of the stores, and the errors of those that did not answer."""
 
     memories: dict[Place, Memory] = field(default_factory=dict)
     errors: dict[Place, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
 
-def gather(stream: Stream) -> Facts:
-    """Ask the journal, the stores and the checkpoint, in the order that the guard needs."""
+def read_status(stream: Stream) -> StreamStatus:
+    """Read the journal, the stores and the checkpoint, in the order that the guard needs."""
     before = stream.journal.read()
     sinks = stream.sinks()
     stores = _ask(sinks, stream.lineage)
     committed = stream.checkpoint.committed()
     view = stream.journal.read()
-    assert view.latest is not None  # open_stream has seen it
+    assert view.latest is not None  # open_stream has checked it
     left: list[Leftover] = []
     for place in stores.memories:
         try:
@@ -87,7 +87,7 @@ def gather(stream: Stream) -> Facts:
             stores.errors[place] = str(fault)
     entries = [e for e in stream.files.list(stream.journal.path) if not e.is_folder]
     temporary = sum(1 for e in entries if e.name.startswith(TEMPORARY))
-    return Facts(
+    return StreamStatus(
         stream=stream,
         view=view,
         latest=view.latest,
@@ -109,7 +109,7 @@ def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
     try:
         return open_rows(view, sinks)
     except OSError:
-        return []  # a store is away, which its own line says
+        return []  # a store cannot be reached; its own line shows the error
 
 
 def _ask(sinks: Sinks, lineage: str) -> _Stores:
@@ -120,19 +120,19 @@ def _ask(sinks: Sinks, lineage: str) -> _Stores:
         except Refused as fault:
             stores.refused.append(str(fault))
             stores.errors[place] = str(fault)
-        except Exception as fault:  # noqa: BLE001  # whatever a store's driver raises: it is away, the rest is still told
+        except Exception as fault:  # noqa: BLE001  # any error of a store's driver: show it, and go on with the other sinks
             stores.errors[place] = str(fault) or type(fault).__name__
     return stores
 
 
 def attempts_in_doubt(view: View, committed: int) -> Iterator[Prepared]:
-    """Attempts that are prepared and wait for Spark's word. A sealed attempt waits for nothing."""
+    """Prepared attempts that wait for Spark's commits/N. A sealed attempt waits for nothing."""
     for epoch in view.waiting():
         if epoch > committed and epoch not in view.decided:
             yield from (record for _, record in sorted(view.prepared(epoch).items()))
 
 
-def _held(view: View, sinks: Sinks, stores: _Stores, epoch: int) -> Held:
+def _held(view: View, sinks: Sinks, stores: _Stores, epoch: int) -> HeldEpoch:
     winner = view.winner(epoch)
     attempts = [winner] if winner else list(view.prepared(epoch).values())
     states: dict[str, str] = {}
@@ -141,13 +141,13 @@ def _held(view: View, sinks: Sinks, stores: _Stores, epoch: int) -> Held:
             answers = [stores.memories[p] for p in sinks.of(attempt.generation, sink) if p in stores.memories]
             shown = any(memory.last >= epoch for memory in answers)
             states[sink] = "visible" if shown else "waiting" if answers else "unknown"
-    return Held(epoch, winner.generation if winner else None, states)
+    return HeldEpoch(epoch, winner.generation if winner else None, states)
 
 
-def _sink(place: Place, sinks: Sinks, stores: _Stores) -> SinkFacts:
+def _sink(place: Place, sinks: Sinks, stores: _Stores) -> SinkStatus:
     memory = stores.memories.get(place)
     last = memory.last if memory is not None and memory.last > NO_EPOCH else None
-    return SinkFacts(place, place in sinks.current().values(), last, stores.errors.get(place, ""))
+    return SinkStatus(place, place in sinks.current().values(), last, stores.errors.get(place, ""))
 
 
 def _unprovable(stream: Stream, view: View) -> dict[int, str]:
@@ -157,7 +157,7 @@ def _unprovable(stream: Stream, view: View) -> dict[int, str]:
 
 
 def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, committed: int, after: View) -> str:
-    """What a start with the newest generation's sinks, and without adopt= or new=, would refuse."""
+    """Why a start with the newest sinks, without adopt= or new=, would be refused; empty if it would not."""
     memories = {p.sink: stores.memories[p] for p in sinks.current().values() if p in stores.memories}
     observed = Observed(
         lineage=stream.lineage,
