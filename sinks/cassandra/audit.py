@@ -6,7 +6,7 @@ The ledger alone is asked: rows that were upserted may be overwritten, deleted o
 from __future__ import annotations
 
 from epochal.sinks.cassandra.layout import STREAMS
-from epochal.sinks.cassandra.standing import Standing
+from epochal.sinks.cassandra.ledger_state import StreamState
 from epochal.txn.audit import Difference, Found, Scope
 from epochal.txn.model import NO_EPOCH
 
@@ -18,7 +18,7 @@ UNCOUNTED = {
 }
 
 
-def audited(scope: Scope, own: Standing | None, *, keyspace: str, mode: str) -> Found:
+def audited(scope: Scope, own: StreamState | None, *, keyspace: str, mode: str) -> Found:
     """What the ledger says of a lineage, `own`, against what the journal expects."""
     last = own.epoch if own else NO_EPOCH
     differences, unproven = [], [UNCOUNTED[mode]]

@@ -23,7 +23,7 @@ from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import quoted
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.layout import CLAIMS, PARTS, STREAMS
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.sinks.storage.register import Lineages, from_json, to_json
 from epochal.txn.errors import Refused
 from epochal.txn.model import NO_EPOCH, Claim, lineage_tag
@@ -127,10 +127,10 @@ class Ledger:
             *(version, claim, self._table, lineage, version - 1 or None),
         )
 
-    def read(self) -> Register:
+    def read(self) -> LedgerState:
         """Everybody who writes here. Serial: whatever was decided by a transaction is seen."""
         if not self.exists():
-            return Register()
+            return LedgerState()
         rows = self._execute(
             f"SELECT lineage, adopts, epoch, stamp, recent, toUnixTimestamp(now()) FROM {self._streams} "
             "WHERE target = ?",
@@ -147,10 +147,10 @@ class Ledger:
             digests, makers = _recent(recent)
             claim = claims.claims.get(lineage)
             replaced = dict.fromkeys([*((adopts,) if adopts else ()), *(claim.replaces if claim else ())])
-            found[lineage] = Standing(
+            found[lineage] = StreamState(
                 lineage, tuple(replaced), NO_EPOCH if epoch is None else epoch, stamp or 0, digests, makers
             )
-        return Register(found, owner, now, claims)
+        return LedgerState(found, owner, now, claims)
 
     def enrol(self, lineage: str, *, adds: bool) -> None:
         """Remember that a lineage writes here; with `adds`, that the totals are its own.
@@ -190,7 +190,7 @@ class Ledger:
         """The timestamp of an epoch that is being staged: later than any that was taken here before, by whomever."""
         while True:
             found = self.read()
-            own = found.standings.get(lineage)
+            own = found.streams.get(lineage)
             if own is None:
                 raise Refused(f"{self._keyspace}.{STREAMS}: stream {lineage_tag(lineage)} is not enrolled, or no more")
             stamp = found.next_stamp(least)
@@ -208,7 +208,7 @@ class Ledger:
     def finish(self, lineage: str, epoch: int, stamp: int, offsets: str, maker: str) -> bool:
         """Note that an epoch is in, and which attempt it is; False if it was noted before."""
         while True:
-            before = self.read().standings.get(lineage, Standing(lineage))
+            before = self.read().streams.get(lineage, StreamState(lineage))
             if before.epoch >= epoch:
                 return False
             recent = {number: [digest, before.makers.get(number, "")] for number, digest in before.recent.items()}

@@ -6,7 +6,7 @@ import pytest
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.txn.audit import Expected, Found, Scope, Verdict, compare_with_store
 from epochal.txn.row_digests import RowDigest
 
@@ -14,7 +14,7 @@ GIVEN = Expected(since=0, epochs={0: RowDigest(3), 1: RowDigest(3)}, through=1)
 
 
 def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> Found:
-    monkeypatch.setattr(Ledger, "read", lambda self: Register({"1f0c9a2e": Standing("1f0c9a2e", epoch=last)}))
+    monkeypatch.setattr(Ledger, "read", lambda self: LedgerState({"1f0c9a2e": StreamState("1f0c9a2e", epoch=last)}))
     return CassandraSink("shop.orders").audit(Scope(lineage="1f0c9a2e", expected=GIVEN))
 
 

@@ -11,7 +11,7 @@ import pytest
 import epochal
 from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch as StagedRows
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
 from epochal.sinks.files.handle import Join, Move, Work
 from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
@@ -125,8 +125,8 @@ def test_a_handle_of_a_table_touches_nothing_outside_its_place(
 class NothingWritten:
     """A ledger that knows of no epoch."""
 
-    def read(self) -> Register:
-        return Register({ATTEMPT.lineage: Standing(ATTEMPT.lineage)})
+    def read(self) -> LedgerState:
+        return LedgerState({ATTEMPT.lineage: StreamState(ATTEMPT.lineage)})
 
     def parts(self, lineage: str, epoch: int) -> set[str]:
         return {f"{lineage} {epoch}"}

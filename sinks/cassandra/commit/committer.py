@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.cluster.endpoint import Endpoint
 from epochal.sinks.cassandra.commit import job as jobs
-from epochal.sinks.cassandra.commit.statements import adding, plan
+from epochal.sinks.cassandra.commit.statements import adding, write_plan
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.layout import STREAMS, home_of
 from epochal.sinks.cassandra.ledger import Ledger
-from epochal.sinks.cassandra.standing import Standing, maker_of
+from epochal.sinks.cassandra.ledger_state import StreamState, maker_of
 from epochal.sinks.cassandra.table import identity, read
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
@@ -44,7 +44,7 @@ class Committer:
                 f"{self.keyspace}.{self.table}. Run `epochal recover CHECKPOINT` before the table is changed"
             )
         register = self.ledger.read()
-        own = register.standings.get(attempt.lineage)
+        own = register.streams.get(attempt.lineage)
         self._check_predecessor(attempt, own)
         if own is None:
             self.ledger.enrol(attempt.lineage, adds=epoch.mode == "accumulate")
@@ -65,13 +65,13 @@ class Committer:
         failpoints.hit("after-cleanup")
         return outcome
 
-    def _check_predecessor(self, attempt: Attempt, own: Standing | None) -> None:
+    def _check_predecessor(self, attempt: Attempt, own: StreamState | None) -> None:
         """An epoch goes only into a table whose ledger has the one before it."""
         last = NO_EPOCH if own is None else own.epoch
         where = f"{self.keyspace}.{self.table} (by its ledger, {self.keyspace}.{STREAMS})"
         landing.check_predecessor(self.name, where, attempt, lambda epoch: epoch <= last)
 
-    def _check_same(self, attempt: Attempt, epoch: StagedEpoch, own: Standing) -> None:
+    def _check_same(self, attempt: Attempt, epoch: StagedEpoch, own: StreamState) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
         where = f"{self.keyspace}.{self.table}"
         landing.check_same(self.name, where, attempt, epoch.offsets, own.shown(attempt.epoch))
@@ -123,7 +123,7 @@ class Committer:
                 continue
             path = paths[name]
             if self.files.length(path) != size:
-                standing = self.ledger.read().standings.get(attempt.lineage)
+                standing = self.ledger.read().streams.get(attempt.lineage)
                 if standing is not None and standing.epoch >= attempt.epoch:
                     return None
                 raise DataLost(
@@ -154,7 +154,7 @@ class Committer:
             lineage=attempt.lineage,
             epoch=attempt.epoch,
             generation=attempt.generation,
-            plan=plan(self.keyspace, self.table, epoch, self.in_flight, self.batch_rows),
+            plan=write_plan(self.keyspace, self.table, epoch, self.in_flight, self.batch_rows),
             adding=more,
             rows={name: rows for name, _, rows in epoch.files},
         )

@@ -16,7 +16,7 @@ from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.cluster.endpoint import Endpoint
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.commit.totals import Adder, Adding
-from epochal.sinks.cassandra.commit.writer import Plan, Writer, changes
+from epochal.sinks.cassandra.commit.writer import WritePlan, Writer, changes
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.txn import failpoints
 from epochal.txn.errors import EpochalError, Refused, StoreAway
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FILE = "_file"
 WRITTEN, AWAY, REFUSED = "written", "away", "refused"
-LIMITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}  # bits of whole numbers
 ANSWER = "part string, kind string, text string"
 
 
@@ -41,7 +40,7 @@ class Job:
     lineage: str
     epoch: int
     generation: int
-    plan: Plan
+    plan: WritePlan
     adding: Adding | None
     rows: Mapping[str, int]  # of each file, by its name
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.faults import is_away
-from epochal.sinks.cassandra.commit.writer import Pipe, Plan
+from epochal.sinks.cassandra.commit.writer import Pipe, WritePlan
 from epochal.sinks.cassandra.layout import KEY
 from epochal.txn.errors import Refused, TwoJournals
 
@@ -79,7 +79,7 @@ def added(how: str, before: Any, more: Any) -> Any:
 class Adder:
     """Adds staged rows to the totals of one table."""
 
-    def __init__(self, connection: ClusterSession, plan: Plan, adding: Adding) -> None:
+    def __init__(self, connection: ClusterSession, plan: WritePlan, adding: Adding) -> None:
         self._session, self._plan, self._adding = connection.session, plan, adding
         self._select = connection.prepared(adding.select)
         self._insert = connection.prepared(plan.insert)

@@ -34,7 +34,7 @@ PATIENCE = 30.0  # seconds for one request; then the whole commit is tried again
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """What to send for the rows of one epoch."""
 
     keyspace: str
@@ -112,7 +112,7 @@ class Pipe:
 class Writer:
     """Writes staged rows of one epoch."""
 
-    def __init__(self, connection: ClusterSession, plan: Plan) -> None:
+    def __init__(self, connection: ClusterSession, plan: WritePlan) -> None:
         from epochal.sinks.cassandra.cluster.batches import EncodedBatch
 
         self._plan, self._batch = plan, EncodedBatch

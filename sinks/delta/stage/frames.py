@@ -109,7 +109,7 @@ def one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]
     names = ", ".join(keys)
     if not order_by:
         several = frame.withColumn("_epochal_rows", f.count(f.lit(1)).over(by_key))
-        reason = f"several rows of one epoch have the same {names}; say which wins by order_by"
+        reason = f"several rows of one epoch have the same {names}; set order_by to say which wins"
         return refusing(several, several["_epochal_rows"] > 1, reason).drop("_epochal_rows")
     order = [f.col(quoted(name)) for name in order_by]
     last_first = by_key.orderBy(*(column.desc_nulls_last() for column in order))

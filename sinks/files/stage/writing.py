@@ -199,7 +199,7 @@ class Writing:
             return None
         if self._options.format != "parquet" or self._options.encrypts:
             return None
-        return footers.rows_of(spark, [join(folder, entry.name) for _, entry in found])
+        return footers.row_counts(spark, [join(folder, entry.name) for _, entry in found])
 
     def _found(self, staged: Iterable[Entry]) -> list[tuple[str, Entry]]:
         """Each file that Spark's writer committed, with the folder of its bucket below the target."""

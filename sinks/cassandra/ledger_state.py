@@ -16,7 +16,7 @@ def maker_of(attempt: Attempt) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StreamState:
     """One lineage in a table."""
 
     lineage: str
@@ -33,10 +33,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class LedgerState:
     """Everybody who writes to a table."""
 
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
     owner: str | None = None  # the lineage whose totals the table has, if it has any
     now: int = 0  # the server's clock, in microseconds; 0 where there is nobody
     claims: Lineages = field(default_factory=Lineages)
@@ -45,33 +45,33 @@ class Register:
         """The lineage, those whose place it took, and so on."""
         found = [lineage]
         for each in found:
-            own = self.standings.get(each)
+            own = self.streams.get(each)
             found += [other for other in (own.replaces if own else ()) if other not in found]
         return found
 
     def adopted_by(self, lineage: str) -> str | None:
         """Who took a lineage's place."""
-        return next((s.lineage for s in self.standings.values() if lineage in s.replaces), None)
+        return next((s.lineage for s in self.streams.values() if lineage in s.replaces), None)
 
     def next_stamp(self, least: int = 0) -> int:
         """A timestamp above every one that anybody has taken here, in touch with the server's clock, and even.
 
         Deletes carry it, and everything else one more.
 
-        >>> Register({"a": Standing("a", stamp=40)}, now=30).next_stamp()
+        >>> LedgerState({"a": StreamState("a", stamp=40)}, now=30).next_stamp()
         42
         """
-        taken = max((s.stamp for s in self.standings.values()), default=0)
+        taken = max((s.stamp for s in self.streams.values()), default=0)
         return max(self.now, max(taken, least) + 3) // 2 * 2
 
     def memory(self, lineage: str, target: str, *, adds: bool, identity: str = "") -> Memory:
         """As the guard reads it, for a sink that `adds` to totals or does not."""
-        own = self.standings.get(lineage)
+        own = self.streams.get(lineage)
         enrolled = own is not None and (not adds or self.owner == lineage)
         # Whose place was taken can write no more: only the one who took it has to be asked about.
-        takers = [s for s in self.standings.values() if not (enrolled and s is own)]
+        takers = [s for s in self.streams.values() if not (enrolled and s is own)]
         taken = {other for s in takers for other in s.replaces}
-        others = {s.lineage: s.epoch for s in self.standings.values() if s.lineage not in {lineage, *taken}}
+        others = {s.lineage: s.epoch for s in self.streams.values() if s.lineage not in {lineage, *taken}}
         foreign = self.owner is not None and self.owner not in self.chain(lineage)
         if foreign and self.owner is not None and self.owner not in taken:
             others.setdefault(self.owner, NO_EPOCH)

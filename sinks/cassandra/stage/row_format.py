@@ -1,4 +1,4 @@
-"""What a frame becomes in a table: its shape, and until when its rows live. Refused if it does not fit."""
+"""What a frame becomes in a table: its row_format, and until when its rows live. Refused if it does not fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epochal.sinks.cassandra.cluster.limits import day, largest_row, latest_expi
 from epochal.sinks.cassandra.layout import PARTS
 from epochal.sinks.cassandra.options import CassandraOptions
 from epochal.sinks.cassandra.stage import frames
-from epochal.sinks.cassandra.stage.rows import Shape
+from epochal.sinks.cassandra.stage.rows import RowFormat
 from epochal.sinks.cassandra.table import Table, misfits, unfit_totals, unsortable
 from epochal.txn.errors import BadRows, Refused
 
@@ -28,10 +28,10 @@ def _kept(schema: Mapping[str, Any], options: CassandraOptions) -> dict[str, Any
     return {**schema, "fields": [f for f in schema["fields"] if f["name"] not in options.drop]}
 
 
-def shape_of(
+def row_format_for(
     connection: ClusterSession, table: Table, schema: Mapping[str, Any], options: CassandraOptions
-) -> tuple[Shape, int | None]:
-    """The shape of a frame's rows, and when they expire if they bring no time of their own."""
+) -> tuple[RowFormat, int | None]:
+    """The row_format of a frame's rows, and when they expire if they bring no time of their own."""
     adds = options.mode == "accumulate"
     if faults := faults_of(table, schema, options):
         lines = "".join(f"\n  - {fault}" for fault in faults)
@@ -51,7 +51,7 @@ def shape_of(
         [*table.key, *options.total_columns] if adds else [field["name"] for field in _kept(schema, options)["fields"]]
     )
     most = options.tuning.max_row_bytes
-    shape = Shape(
+    row_format = RowFormat(
         kinds={name: table.columns[name] for name in names},
         partition_key=table.partition_key,
         clustering_key=table.clustering_key,
@@ -64,7 +64,7 @@ def shape_of(
         unset=options.nulls == "unset",
         accumulates=adds,
     )
-    return shape, expiry
+    return row_format, expiry
 
 
 def _times(connection: ClusterSession, table: Table) -> tuple[int, int]:
