@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from epochal.sinks.delta.handle import StagedEpoch, StagedFile
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table import jvm
-from epochal.sinks.delta.table.gate import TableState, closed
-from epochal.sinks.delta.table.landed import landed, note
+from epochal.sinks.delta.table.commit_notes import committed_epochs, note
+from epochal.sinks.delta.table.gate import TableState, why_not_native
 from epochal.sinks.delta.table.log import last_part
 from epochal.sinks.delta.table.log import read as read_log
-from epochal.sinks.delta.table.native import NativeTable, Outrun, Unreadable
+from epochal.sinks.delta.table.native import CommitConflict, NativeTable, Unreadable
 from epochal.sinks.delta.table.schema import fit
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
@@ -43,7 +43,7 @@ def last_epoch(table: Table, state: TableState, lineage: str) -> int:
     found = table.last(lineage)
     if found is None and RETENTION in state.properties:
         # Delta forgets transaction ids of this age; the history remembers longer.
-        found = max((e.epoch for e in landed(table.commits()) if e.lineage == lineage), default=None)
+        found = max((e.epoch for e in committed_epochs(table.commits()) if e.lineage == lineage), default=None)
     return NO_EPOCH if found is None else found
 
 
@@ -82,7 +82,7 @@ class Committer:
         for file in epoch.files:  # before the first step: a name that leads elsewhere must not be found halfway
             self._layout.staged_file(attempt, file.staged)
             self._layout.data_file(file.new.name)
-        outrun = ""
+        conflict = ""
         for _ in range(TRIES):
             table, state = self.table()
             if state is None:
@@ -96,16 +96,16 @@ class Committer:
                 return Outcome.ALREADY_COMMITTED
             self.check_predecessor(attempt, table, state)
             try:
-                if epoch.native and isinstance(table, NativeTable) and self._is_open(state, epoch):
+                if epoch.native and isinstance(table, NativeTable) and self._can_commit_natively(state, epoch):
                     self._commit_native(attempt, epoch)
                 else:
                     self._commit_by_spark(attempt, epoch, state)
-            except Outrun as fault:
-                outrun = str(fault)
-                log.info("commit outrun", extra={"sink": self._name, "epoch": attempt.epoch, "by": outrun})
+            except CommitConflict as fault:
+                conflict = str(fault)
+                log.info("commit conflict", extra={"sink": self._name, "epoch": attempt.epoch, "by": conflict})
                 continue
             return Outcome.COMMITTED
-        raise OSError(f"{self._layout.target}: not committed in {TRIES} tries, the last time because: {outrun}")
+        raise OSError(f"{self._layout.target}: not committed in {TRIES} tries, the last time because: {conflict}")
 
     def check_predecessor(self, attempt: Attempt, table: Table, state: TableState | None) -> None:
         """An epoch goes only into a table that has the one before it."""
@@ -115,7 +115,11 @@ class Committer:
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, table: Table) -> None:
         """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
         found = next(
-            (e for e in landed(table.commits(HISTORY)) if (e.lineage, e.epoch) == (attempt.lineage, attempt.epoch)),
+            (
+                e
+                for e in committed_epochs(table.commits(HISTORY))
+                if (e.lineage, e.epoch) == (attempt.lineage, attempt.epoch)
+            ),
             None,
         )
         if found is None:
@@ -124,9 +128,9 @@ class Committer:
         where = f"{self._layout.target} (version {found.version})"
         landing.check_same(self._name, where, attempt, epoch.offsets, shown)
 
-    def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
+    def _can_commit_natively(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""
-        reason = closed(state, epoch.mode)
+        reason = why_not_native(state, epoch.mode)
         if reason is None and fit(state.schema, epoch.schema, add_columns=False).faults:
             reason = "its columns have changed"
         if reason is None and any(set(f.new.partition) != set(state.partition_by) for f in epoch.files):
@@ -231,7 +235,7 @@ class Committer:
         """Files of an epoch that another process has just committed are no loss."""
         table, state = self.table()
         if state is not None and last_epoch(table, state, attempt.lineage) >= attempt.epoch:
-            raise Outrun("another process has committed the epoch")
+            raise CommitConflict("another process has committed the epoch")
 
     def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
         table = self.spark()
@@ -239,7 +243,7 @@ class Committer:
         tag = note(attempt, epoch.offsets)
         failpoints.hit("before-log")
         try:
-            table.understand(epoch.settings)
+            table.apply_settings(epoch.settings)
             rows = table.rows(staged, epoch.schema)
             if epoch.mode == "upsert":
                 table.merge(rows, epoch.keys, attempt.lineage, attempt.epoch, tag, deletes=epoch.deletes)
@@ -248,7 +252,7 @@ class Committer:
                 table.write(rows, mode, attempt.lineage, attempt.epoch, tag, add_columns=epoch.add_columns)
         except Exception as fault:
             if jvm.is_concurrent(fault):
-                raise Outrun(str(fault).partition("\n")[0]) from fault
+                raise CommitConflict(str(fault).partition("\n")[0]) from fault
             if jvm.is_refusal(fault):
                 raise Refused(
                     f"sink {self._name!r}: epoch {attempt.epoch} is decided, but Delta refuses its rows: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochal.sinks.delta.commit import Committer
 from epochal.sinks.delta.layout import Layout
-from epochal.sinks.delta.table.landed import landed
+from epochal.sinks.delta.table.commit_notes import committed_epochs
 from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.errors import Refused
 
@@ -22,7 +22,9 @@ def epoch_version(table: str, lineage: str, epoch: int) -> int:
     if state is None:
         raise Refused(f"{target} is not a Delta table")
     versions = {
-        e.lineage: e.version for e in landed(found.commits()) if e.epoch == epoch and e.lineage.startswith(lineage)
+        e.lineage: e.version
+        for e in committed_epochs(found.commits())
+        if e.epoch == epoch and e.lineage.startswith(lineage)
     }
     if len(versions) == 1:
         return next(iter(versions.values()))

@@ -14,12 +14,12 @@ from epochal.sinks.delta.handle import StagedEpoch
 from epochal.sinks.delta.layout import LOG, Layout
 from epochal.sinks.delta.options import DeltaOptions
 from epochal.sinks.delta.stage import frames
-from epochal.sinks.delta.stage.checking import unusable
-from epochal.sinks.delta.stage.writing import Writing
-from epochal.sinks.delta.table.gate import TableState, closed, creatable
+from epochal.sinks.delta.stage.checking import option_faults
+from epochal.sinks.delta.stage.writing import Stager
+from epochal.sinks.delta.table.commit_notes import committed_epochs
+from epochal.sinks.delta.table.gate import TableState, creatable, why_not_native
 from epochal.sinks.delta.table.jvm import DELETED
-from epochal.sinks.delta.table.landed import landed
-from epochal.sinks.delta.table.schema import fit, nullable, unmakable
+from epochal.sinks.delta.table.schema import creation_faults, fit, nullable
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.targets import check_writable
@@ -86,7 +86,7 @@ class DeltaSink(DeltaOptions):
             return memory
         recent: dict[int, str] = {}
         others = dict.fromkeys(memory.others)
-        for epoch in landed(table.commits(HISTORY)):
+        for epoch in committed_epochs(table.commits(HISTORY)):
             if epoch.lineage == lineage and len(recent) < RECENT:
                 recent.setdefault(epoch.epoch, epoch.offsets)
             elif epoch.lineage != lineage:
@@ -123,9 +123,11 @@ class DeltaSink(DeltaOptions):
         check_writable(self.name, layout.target)
         schema = json.loads((rows.drop(*self.drop) if self.drop else rows).schema.json())
         _, state = committer.table(rows.sparkSession)
-        faults = unusable(rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when)
+        faults = option_faults(
+            rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when
+        )
         if state is None:
-            faults += unmakable(nullable(schema), self.partition_by)
+            faults += creation_faults(nullable(schema), self.partition_by)
             native = (
                 self.mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self.table_properties)
             )
@@ -158,8 +160,8 @@ class DeltaSink(DeltaOptions):
             staged_schema["fields"].append(deleted)
         if self.drop:
             frame = frame.drop(*self.drop)
-        writing = Writing(self.name, *self._place()[:2])
-        digest, files = writing.write(attempt, frame, state, native=native, digest=self.digest)
+        stager = Stager(self.name, *self._place()[:2])
+        digest, files = stager.write(attempt, frame, state, native=native, digest=self.digest)
         epoch = StagedEpoch(
             target=layout.target,
             mode=self.mode,
@@ -235,7 +237,7 @@ class DeltaSink(DeltaOptions):
         if state is not None:
             return state
         wanted = nullable(schema)
-        faults = unmakable(wanted, self.partition_by)
+        faults = creation_faults(wanted, self.partition_by)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
             raise BadRows(f"sink {self.name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
@@ -251,7 +253,7 @@ class DeltaSink(DeltaOptions):
     def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
         """Whether delta-rs commits the epoch."""
         plain = self.mode != "upsert" and not new and is_local(self._place()[1].target)
-        return plain and closed(state, self.mode) is None
+        return plain and why_not_native(state, self.mode) is None
 
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
         """Refuse a frame that does not fit; the names of the columns that the table is to get."""

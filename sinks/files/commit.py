@@ -26,7 +26,7 @@ from functools import partial
 from typing import TypeVar
 
 from epochal.sinks.files import manifest
-from epochal.sinks.files.handle import Join, Move, Work
+from epochal.sinks.files.handle import Concat, Rename, StagedEpoch
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.txn import failpoints, landing
@@ -43,7 +43,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class Publisher:
-    """Publishes one attempt's work."""
+    """Publishes one attempt's epoch."""
 
     sink: str
     files: JoiningFiles
@@ -51,28 +51,28 @@ class Publisher:
     attempt: Attempt
     _folders: set[str] = field(default_factory=set)
 
-    def publish(self, work: Work) -> Outcome:
+    def publish(self, epoch: StagedEpoch) -> Outcome:
         """Show it, once."""
         files, layout = self.files, self.layout
-        self._check_names(work)
+        self._check_names(epoch)
         known = files.length(self._manifest) is not None
         if known:
-            self._check_same(work)
+            self._check_same(epoch)
         else:
             check_predecessor(self.sink, self.files, self.layout, self.attempt)
-            for joins in chunks(list(enumerate(work.joins))):
+            for joins in chunks(list(enumerate(epoch.joins))):
                 self._join(joins)
-            for step, moves in (("rename", work.files), ("marker", work.markers)):
-                for chunk in chunks(moves):
+            for step, renames in (("rename", epoch.files), ("marker", epoch.markers)):
+                for chunk in chunks(renames):
                     self._publish(chunk, step)
-            if work.keeps:
+            if epoch.keeps:
                 self._keep()
             # What is staged goes after this: the names must not be lost where the files are.
             files.sync_all(sorted(self._folders), within=layout.target)
             # Last: who finds the manifest knows that all of the above has happened.
-            self._list(work)
+            self._list(epoch)
         failpoints.hit("before-cleanup")
-        files.delete_all([layout.source(self.attempt, name) for name in work.spent])
+        files.delete_all([layout.source(self.attempt, name) for name in epoch.spent])
         files.delete(layout.attempt(self.attempt))
         failpoints.hit("after-cleanup")
         return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
@@ -81,30 +81,30 @@ class Publisher:
     def _manifest(self) -> str:
         return join(self.layout.target, self.layout.manifest_name(self.attempt))
 
-    def _list(self, work: Work) -> None:
+    def _list(self, epoch: StagedEpoch) -> None:
         """Written beside what is staged, so that it goes with it, whoever dies in the midst of this; then renamed."""
         staged = self.layout.source(self.attempt, MANIFEST)
-        self.files.create(staged, work.entry(self.attempt).encode(), durable=False)  # unless an earlier try has
+        self.files.create(staged, epoch.entry(self.attempt).encode(), durable=False)  # unless an earlier try has
         target = self._manifest
         self._make_folders([target])
         failpoints.hit("before-manifest")
         try:
             self.files.rename(staged, target)
         except (FileNotFoundError, FileExistsError):
-            self._check_same(work)  # another process was faster
+            self._check_same(epoch)  # another process was faster
         failpoints.hit("after-manifest")
 
-    def _publish(self, moves: Sequence[Move], step: str) -> None:
+    def _publish(self, renames: Sequence[Rename], step: str) -> None:
         source, published = partial(self.layout.source, self.attempt), self.layout.published
-        paths = [(source(name), published(target)) for name, target, _ in moves]
+        paths = [(source(name), published(target)) for name, target, _ in renames]
         self._make_folders(target for _, target in paths)
         failpoints.hit(f"before-{step}")
         misses = self.files.rename_all(paths)
-        unsure = [(*path, move[2]) for path, move, miss in zip(paths, moves, misses, strict=True) if miss]
+        unsure = [(*path, rename[2]) for path, rename, miss in zip(paths, renames, misses, strict=True) if miss]
         self._check_published(unsure, markers=step == "marker")
         failpoints.hit(f"after-{step}")
 
-    def _join(self, joins: Sequence[tuple[int, Join]]) -> None:
+    def _join(self, joins: Sequence[tuple[int, Concat]]) -> None:
         """Bring the pieces together, since HDFS joins only neighbours, add them to the first, and show that.
 
         Wherever a crash stops this, each piece is where it was, among its neighbours, or in the first of them.
@@ -119,12 +119,12 @@ class Publisher:
             if shown is None and joined != one.length
         ]
         files.make_folders([source(_place(number, 0)).rpartition("/")[0] for number, _ in todo])
-        moves = [
+        renames = [
             (source(name), source(_place(number, place)))
             for number, one in todo
             for place, (name, _) in enumerate(one.sources)
         ]
-        _note("brought here before, or lost: the length tells", files.rename_all(moves))
+        _note("brought here before, or lost: the length tells", files.rename_all(renames))
         groups = [[source(_place(number, place)) for place in range(len(one.sources))] for number, one in todo]
         _note("joined by another process, or lost: the length tells", files.join_all_in_place(groups))
         failpoints.hit("after-join")
@@ -155,14 +155,14 @@ class Publisher:
                 ) from None
         failpoints.hit("after-keep")
 
-    def _check_names(self, work: Work) -> None:
+    def _check_names(self, epoch: StagedEpoch) -> None:
         """Before the first step: a name that leads elsewhere must not be found halfway."""
-        for source, target, _ in (*work.files, *work.markers):
+        for source, target, _ in (*epoch.files, *epoch.markers):
             self.layout.source(self.attempt, source)
             self.layout.published(target)
-        for one in work.joins:
+        for one in epoch.joins:
             self.layout.published(one.target)
-        for name in (*(name for one in work.joins for name, _ in one.sources), *work.spent):
+        for name in (*(name for one in epoch.joins for name, _ in one.sources), *epoch.spent):
             self.layout.source(self.attempt, name)
 
     def _make_folders(self, targets: Iterable[str]) -> None:
@@ -172,19 +172,19 @@ class Publisher:
         self.files.make_folders(new)
         self._folders.update(new)
 
-    def _check_same(self, work: Work) -> None:
+    def _check_same(self, epoch: StagedEpoch) -> None:
         """What is in the manifest must be this attempt: a copy of the journal may have written its own."""
         found = PublishedEpoch.decode(self._manifest, self.files.read(self._manifest))
         shown = landing.Shown(found.generation, found.start, found.offsets)
-        landing.check_same(self.sink, self.layout.target, self.attempt, work.facts.offsets, shown)
+        landing.check_same(self.sink, self.layout.target, self.attempt, epoch.facts.offsets, shown)
 
-    def _check_published(self, moves: Sequence[Move], *, markers: bool) -> None:
+    def _check_published(self, renames: Sequence[Rename], *, markers: bool) -> None:
         """An earlier try may have done it; anything else at those names is a fault that stops the query."""
-        if not moves:
+        if not renames:
             return
-        lengths = self.files.lengths([*(target for _, target, _ in moves), *(source for source, _, _ in moves)])
-        finished = None in lengths[: len(moves)] and self.files.length(self._manifest) is not None
-        for (_, target, length), found, left in zip(moves, lengths, lengths[len(moves) :], strict=False):
+        lengths = self.files.lengths([*(target for _, target, _ in renames), *(source for source, _, _ in renames)])
+        finished = None in lengths[: len(renames)] and self.files.length(self._manifest) is not None
+        for (_, target, length), found, left in zip(renames, lengths, lengths[len(renames) :], strict=False):
             if found == length and (markers or left is None):
                 continue
             if found is None and finished:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.txn.model import Attempt, Json
 
-Move = tuple[str, str, int]  # what is staged, what it will be called, its length
+Rename = tuple[str, str, int]  # what is staged, what it will be called, its length
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Concat:
     """Files that become one, in place, and what it will be called."""
 
     sources: tuple[tuple[str, int], ...]
@@ -24,13 +24,13 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StagedEpoch:
     """What a handle says."""
 
     facts: EpochFacts
-    files: tuple[Move, ...] = ()
-    joins: tuple[Join, ...] = ()
-    markers: tuple[Move, ...] = ()
+    files: tuple[Rename, ...] = ()
+    joins: tuple[Concat, ...] = ()
+    markers: tuple[Rename, ...] = ()
     keeps: bool = False  # pieces of parts that stay open
     spent: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
 
@@ -54,21 +54,21 @@ class Work:
     def to_json(self) -> dict[str, Json]:
         return {
             "told": self.facts.to_json(),
-            "files": [[*move] for move in self.files],
+            "files": [[*rename] for rename in self.files],
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
-            "markers": [[*move] for move in self.markers],
+            "markers": [[*rename] for rename in self.markers],
             "keeps": self.keeps,
             "spent": [*self.spent],
         }
 
     @staticmethod
-    def from_json(body: Mapping[str, Json]) -> Work:
+    def from_json(body: Mapping[str, Json]) -> StagedEpoch:
         joins = [(sources, target) for sources, target in _lists(body["joins"], 2)]
-        return Work(
+        return StagedEpoch(
             facts=EpochFacts.from_json(body["told"]),
-            files=_moves(body["files"]),
-            joins=tuple(Join(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
-            markers=_moves(body["markers"]),
+            files=_renames(body["files"]),
+            joins=tuple(Concat(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
+            markers=_renames(body["markers"]),
             keeps=bool(body["keeps"]),
             spent=tuple(str(name) for name in _list(body["spent"])),
         )
@@ -90,5 +90,5 @@ def _int(value: Json) -> int:
     return value
 
 
-def _moves(value: Json) -> tuple[Move, ...]:
+def _renames(value: Json) -> tuple[Rename, ...]:
     return tuple((str(staged), str(target), _int(length)) for staged, target, length in _lists(value, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.sinks.delta.table.schema import fit, nullable, promises, spell
+from epochal.sinks.delta.table.schema import constraints, fit, nullable, spell
 
 
 def field(name: str, kind: Any, *, null: bool = True, **metadata: Any) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_a_new_table_promises_nothing_about_nulls() -> None:
     pairs = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": False}
     made = nullable(struct(field("id", "long", null=False, comment="x"), field("pairs", pairs)))
 
-    assert promises(made) == []
+    assert constraints(made) == []
     assert made["fields"][0]["metadata"] == {}
     assert spell(made) == "struct<id: bigint, pairs: map<string, bigint>>"
 
@@ -90,7 +90,7 @@ def test_every_promise_of_a_table_is_found() -> None:
         field("id", "long", null=False), field("x", inner), field("m", pairs), field("w", "long", CURRENT_DEFAULT="1")
     )
 
-    assert promises(table) == [
+    assert constraints(table) == [
         "id is NOT NULL",
         "x.element is NOT NULL",
         "x.element.a is NOT NULL",

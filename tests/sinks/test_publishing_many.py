@@ -11,7 +11,7 @@ import pytest
 
 from epochal.sinks.files import commit
 from epochal.sinks.files.commit import Publisher
-from epochal.sinks.files.handle import Join, Work
+from epochal.sinks.files.handle import Concat, StagedEpoch
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.txn.errors import DataLost
@@ -45,7 +45,7 @@ class SideBySide(Joining):
         return [answers[place] for place in range(len(steps))]
 
 
-def staged(target: Path) -> Work:
+def staged(target: Path) -> StagedEpoch:
     """Parts of two pieces to be joined, files that are whole, a marker for each bucket; one piece stays open."""
     layout = Layout(str(target))
     joins, moves, markers = [], [], []
@@ -54,12 +54,12 @@ def staged(target: Path) -> Work:
         write(layout, f"data/{part}", f"new {part}\n")
         write(layout, f"data/whole-{part}", f"whole {part}\n")
         write(layout, f"marker-{part}", "")
-        joins.append(Join(((f"open/000000000006/{part}", 7), (f"data/{part}", 6)), f"b={part}/joined"))
+        joins.append(Concat(((f"open/000000000006/{part}", 7), (f"data/{part}", 6)), f"b={part}/joined"))
         moves.append((f"data/whole-{part}", f"b={part}/whole", 8))
         markers.append((f"marker-{part}", f"b={part}/_SUCCESS", 0))
     write(layout, "data/stays", "open\n")
     spent = ("open/000000000006",)
-    return Work(EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), keeps=True, spent=spent)
+    return StagedEpoch(EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), keeps=True, spent=spent)
 
 
 def write(layout: Layout, name: str, text: str) -> None:
@@ -68,7 +68,7 @@ def write(layout: Layout, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def publish(target: Path, work: Work, files: LocalFiles) -> Outcome:
+def publish(target: Path, work: StagedEpoch, files: LocalFiles) -> Outcome:
     return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
 
 
@@ -176,7 +176,7 @@ def test_a_foreign_file_of_the_recorded_length_is_not_taken_for_ours_while_ours_
 
 def test_what_is_named_twice_is_published_once(tmp_path: Path) -> None:
     work = staged(tmp_path)
-    twice = Work(work.facts, work.files * 2, work.joins, work.markers * 2, keeps=True, spent=work.spent)
+    twice = StagedEpoch(work.facts, work.files * 2, work.joins, work.markers * 2, keeps=True, spent=work.spent)
     publish(tmp_path, twice, SideBySide())
 
     check_whole(tmp_path)
@@ -191,7 +191,7 @@ def test_a_chunk_that_was_published_is_checked_in_one_question(tmp_path: Path) -
             return super().lengths(paths)
 
     work = staged(tmp_path)
-    whole = Work(work.facts, files=work.files)
+    whole = StagedEpoch(work.facts, files=work.files)
     with pytest.raises(RuntimeError, match="dead"):
         publish(tmp_path, whole, SideBySide(dies_after=len(PARTS)))  # all renamed, nothing listed
     publish(tmp_path, whole, Asked())

@@ -98,10 +98,10 @@ class Auditor:
     def _check_log(self, scope: Scope, history: History, last: int) -> None:
         for epoch, entries in sorted(history.all_epochs.items()):
             if len(entries) > 1:
-                said = " and ".join(entry.said for entry in entries)
+                said = " and ".join(entry.label for entry in entries)
                 self._differences.append(Difference(f"is in the table's log {len(entries)} times: {said}", epoch))
         for epoch, entry in sorted(history.taken_out().items()):
-            what = f"was taken out of the table by {entry.said}" + (
+            what = f"was taken out of the table by {entry.label}" + (
                 "" if entry.restored is None else f", which brought back version {entry.restored}"
             )
             self._differences.append(Difference(what, epoch))
@@ -133,11 +133,11 @@ class Auditor:
         since = [e for e in history.entries if e.version > history.epochs[last].version and e.changes]
         version = since[0].version - 1 if since else history.version
         if since and since[0].epoch is None:
-            self._notes.append(f"{since[0].said} has changed the table since: it was read as it was before")
-        tallies = self._read(rows, version)
-        if tallies is None:
+            self._notes.append(f"{since[0].label} has changed the table since: it was read as it was before")
+        row_digests = self._read(rows, version)
+        if row_digests is None:
             return self._found(landed, seen_from, only_from=last)
-        return self._found(landed, seen_from, {last: total(tallies.values())}, only_from=last)
+        return self._found(landed, seen_from, {last: total(row_digests.values())}, only_from=last)
 
     def _append(self, rows: Rows, landed: frozenset[int], seen_from: int) -> Found:
         history = rows.history
@@ -150,20 +150,20 @@ class Auditor:
             self._look_for_repeats(rows, set(live))
         for version, numbers in sorted(_grouped(history, landed).items(), reverse=True):
             if version == history.version:
-                tallies = live
+                row_digests = live
             elif whole is not None and not compare(rows.scope.expected.total, whole):
                 continue  # the sum has proven it
             else:
-                tallies = self._read(rows, version, numbers)
-            if tallies is None:
+                row_digests = self._read(rows, version, numbers)
+            if row_digests is None:
                 continue
             if version != history.version:
-                (later,) = (entry.said for entry in history.entries if entry.version == version + 1)
+                (later,) = (entry.label for entry in history.entries if entry.version == version + 1)
                 self._notes.append(
                     f"{later} has rewritten rows of {len(numbers)} epochs: they were read as they were before"
                 )
             for epoch in numbers:
-                epochs[epoch] = total(tallies.get(name, RowDigest()) for name in history.epochs[epoch].added)
+                epochs[epoch] = total(row_digests.get(name, RowDigest()) for name in history.epochs[epoch].added)
         return self._found(landed, seen_from, epochs, whole)
 
     def _read(self, rows: Rows, version: int, epochs: Sequence[int] = ()) -> dict[str, RowDigest] | None:
@@ -186,7 +186,7 @@ class Auditor:
 
     def _look_for_repeats(self, rows: Rows, live: set[str]) -> None:
         """What others have appended since the stream began: are they rows of this stream once more?"""
-        appends = rows.history.foreign_appends
+        appends = rows.history.other_appends
         if not appends:
             return
         own = {name for name in rows.history.owner if name in live}
@@ -196,18 +196,18 @@ class Auditor:
             counts = [repeated.get(name, (0, 0)) for name in entry.added]
             count, same = sum(c for c, _ in counts), sum(s for _, s in counts)
             if not entry.added <= live:
-                self._unproven.append(f"{entry.said} appended rows that no stream of epochal's gave, rewritten since")
+                self._unproven.append(f"{entry.label} appended rows that no stream of epochal's gave, rewritten since")
             elif count and same == count:
-                what = f"{entry.said} appended {count} rows that no stream of epochal's gave, and each is a row of it"
+                what = f"{entry.label} appended {count} rows that no stream of epochal's gave, and each is a row of it"
                 self._differences.append(Difference(what))
             elif same:
                 self._unproven.append(
-                    f"{entry.said} appended {count} rows that no stream of epochal's gave; {same} of them are equal to "
-                    "rows of this one"
+                    f"{entry.label} appended {count} rows that no stream of epochal's gave; {same} of them are equal "
+                    "to rows of this one"
                 )
             else:
                 self._notes.append(
-                    f"{entry.said} appended {count} rows that no stream of epochal's gave: others write here"
+                    f"{entry.label} appended {count} rows that no stream of epochal's gave: others write here"
                 )
 
 

@@ -72,7 +72,7 @@ class History:
         return self.is_whole and not others and all(digesting.is_kept(s, self.state.schema) for _, s in self.schemas)
 
     @property
-    def foreign_appends(self) -> list[LogEntry]:
+    def other_appends(self) -> list[LogEntry]:
         """What others have added since the first epoch, apart from streams of epochal's."""
         first = min((entry.version for entry in self.epochs.values()), default=self.version)
         ours = {entry.version for entries in self.all_epochs.values() for entry in entries}

@@ -30,7 +30,7 @@ class Rows:
         frame = self.table.at(version)
         partition_by = self.history.state.partition_by
         measure = digesting.measure(frame.schema, self.history.schema_at(version), partition_by)
-        return {name: digests.tally(sums) for name, sums in digests.by_file(frame, measure).items()}
+        return {name: digests.row_digest(sums) for name, sums in digests.by_file(frame, measure).items()}
 
     def repeats(self, foreign: set[str], own: set[str]) -> dict[str, tuple[int, int]]:
         """Of files that others have added: how many rows, and how many that are equal to a row of ours."""

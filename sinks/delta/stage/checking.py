@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def unusable(
+def option_faults(
     rows: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], drop: Sequence[str], delete_when: str | None
 ) -> list[str]:
     """What is wrong with the columns that `keys`, `order_by`, `drop` and `delete_when` name."""

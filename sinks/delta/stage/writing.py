@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STATS_COLUMNS = "delta.dataSkippingNumIndexedCols"
 
 
-class Writing:
+class Stager:
     """Stages epochs of one table."""
 
     def __init__(self, name: str, files: JoiningFiles, layout: Layout) -> None:
@@ -67,8 +67,8 @@ class Writing:
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
         if not wrote.rows:
             names = []  # Spark writes a file for an empty frame too
-        tally = RowDigest(wrote.rows) if counter is None else digests.tally(counter.get)
-        whole = tally.rows == wrote.rows and wrote.fits(size for _, size in names)
+        summed = RowDigest(wrote.rows) if counter is None else digests.row_digest(counter.get)
+        whole = summed.rows == wrote.rows and wrote.fits(size for _, size in names)
         staged = self._listed(attempt, names)
         if whole and local:
             count, staged = self._measured(attempt, names, state, native=native)
@@ -79,7 +79,7 @@ class Writing:
                 f"Spark wrote to {home}, not all are there. Do the driver and the executors see the same file system? "
                 "Nothing of the epoch was written"
             )
-        return tally, staged
+        return summed, staged
 
     def _listed(self, attempt: Attempt, names: Sequence[tuple[str, int]]) -> list[StagedFile]:
         return [

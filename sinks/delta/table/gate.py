@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.delta.table.schema import is_plain, leaf_types, promises
+from epochal.sinks.delta.table.schema import constraints, is_plain, leaf_types
 
 # Harmless as long as nothing below uses them; the older protocol versions have them all.
 FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "timestampNtz"}
@@ -54,7 +54,7 @@ class TableState:
         return self.properties.get(name, "false").lower() == "true"
 
 
-def closed(state: TableState, mode: str) -> str | None:
+def why_not_native(state: TableState, mode: str) -> str | None:
     """Why delta-rs must not commit to the table, or None."""
     if state.reader > 3 or state.writer > 7 or state.reader == 2 or state.writer in (5, 6):
         return f"its protocol is {state.reader}/{state.writer}"
@@ -65,7 +65,7 @@ def closed(state: TableState, mode: str) -> str | None:
         feature = key.removeprefix("delta.feature.")
         if key.startswith("delta.") and key not in PROPERTIES and feature not in FEATURES:
             return f"it has the property {key}={value}"
-    found = promises(state.schema)
+    found = constraints(state.schema)
     if found:
         return found[0]
     odd = [kind for kind in leaf_types(state.schema) if not is_plain(kind)]

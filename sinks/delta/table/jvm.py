@@ -113,7 +113,7 @@ class SparkTable:
             given = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in own.items())
             self._spark.sql(f"ALTER TABLE delta.{quoted(self._path)} SET TBLPROPERTIES ({given})")
 
-    def understand(self, settings: Mapping[str, str]) -> None:
+    def apply_settings(self, settings: Mapping[str, str]) -> None:
         """Take over the settings under which an epoch was staged; the session is ours alone."""
         for key, value in settings.items():
             self._spark.conf.set(key, value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from epochal.sinks.delta.table.landed import Landed, landed
+from epochal.sinks.delta.table.commit_notes import CommittedEpoch, committed_epochs
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 
@@ -28,7 +28,7 @@ class LogEntry:
     version: int
     operation: str = ""
     restored: int | None = None  # the version that RESTORE has brought back
-    epoch: Landed | None = None
+    epoch: CommittedEpoch | None = None
     transactions: dict[str, int] = field(default_factory=dict)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
@@ -36,7 +36,7 @@ class LogEntry:
     schema: Mapping[str, Any] | None = None
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"version {self.version}" + (f" ({self.operation})" if self.operation else "")
 
 
@@ -73,7 +73,7 @@ def _take(entry: LogEntry, action: str, body: Mapping[str, Any]) -> None:
             if entry.operation == RESTORE:
                 version = (body.get("operationParameters") or {}).get("version")
                 entry.restored = None if version is None else int(version)
-            entry.epoch = next(landed([(entry.version, body.get("userMetadata"))]), None)
+            entry.epoch = next(committed_epochs([(entry.version, body.get("userMetadata"))]), None)
         case "txn":
             entry.transactions[str(body["appId"])] = int(body["version"])
         case "metaData":

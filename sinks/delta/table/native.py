@@ -29,7 +29,7 @@ RETRIES = 15
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
-class Outrun(Exception):
+class CommitConflict(Exception):
     """Another commit came first and the two do not go together: look at the table again."""
 
 
@@ -92,7 +92,7 @@ class NativeTable:
                 raise
 
     def commit(self, files: Sequence[NewFile], *, replace: bool, lineage: str, epoch: int, note: str) -> range:
-        """One log entry on the state that was read; the versions since. Outrun if that has changed."""
+        """One log entry on the state that was read; the versions since. CommitConflict if that has changed."""
         table = self._table
         assert table is not None
         before = table.version()
@@ -114,7 +114,7 @@ class NativeTable:
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
             )
         except CommitFailedError as fault:
-            raise Outrun(str(fault)) from fault
+            raise CommitConflict(str(fault)) from fault
         table.update_incremental()
         self._checkpoint(table, before)
         return range(before + 1, table.version() + 1)

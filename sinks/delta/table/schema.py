@@ -102,7 +102,7 @@ def is_plain(kind: str, *, ntz: bool = True) -> bool:
     return kind in PLAIN or kind.startswith("decimal") or (ntz and kind == NTZ)
 
 
-def unmakable(schema: Schema, partition_by: Sequence[str]) -> list[str]:
+def creation_faults(schema: Schema, partition_by: Sequence[str]) -> list[str]:
     """What keeps a table of such columns from being made, or from being written to later."""
     names = [field["name"] for field in schema["fields"]]
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
@@ -124,12 +124,12 @@ def unmakable(schema: Schema, partition_by: Sequence[str]) -> list[str]:
     return faults
 
 
-def promises(schema: Schema) -> list[str]:
+def constraints(schema: Schema) -> list[str]:
     """Every field that must not be null, or whose metadata asks something of writers."""
-    return list(_promises("", schema))
+    return list(_constraints("", schema))
 
 
-def _promises(where: str, kind: Any) -> Iterator[str]:
+def _constraints(where: str, kind: Any) -> Iterator[str]:
     if isinstance(kind, str):
         return
     if kind["type"] == "struct":
@@ -140,16 +140,16 @@ def _promises(where: str, kind: Any) -> Iterator[str]:
                 yield f"{name} is NOT NULL"
             elif asks:
                 yield f"{name} has {asks[0]}"
-            yield from _promises(f"{name}.", field["type"])
+            yield from _constraints(f"{name}.", field["type"])
     elif kind["type"] == "array":
         if not kind["containsNull"]:
             yield f"{where}element is NOT NULL"
-        yield from _promises(f"{where}element.", kind["elementType"])
+        yield from _constraints(f"{where}element.", kind["elementType"])
     elif kind["type"] == "map":
         if not kind["valueContainsNull"]:
             yield f"{where}value is NOT NULL"
-        yield from _promises(f"{where}key.", kind["keyType"])
-        yield from _promises(f"{where}value.", kind["valueType"])
+        yield from _constraints(f"{where}key.", kind["keyType"])
+        yield from _constraints(f"{where}value.", kind["valueType"])
 
 
 def spell(kind: Any) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from epochal.sinks.files import manifest
 from epochal.sinks.files.compaction import live, records
 from epochal.sinks.files.compaction.choosing import Choice, Group, LiveFile, Unfit, choose, live_files
-from epochal.sinks.files.compaction.joiners import Joiners, Staged
-from epochal.sinks.files.compaction.records import Done, Joined, Known, Plan
+from epochal.sinks.files.compaction.joiners import Joiners, StagedJoin
+from epochal.sinks.files.compaction.records import CompactionDone, CompactionHistory, CompactionPlan, Joined
 from epochal.sinks.files.layout import Layout, joined_name
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
@@ -39,7 +39,7 @@ class Report:
 
 
 class _Lost(Exception):
-    """A joined file is neither staged nor published, before readers were told of it."""
+    """A joined file is neither staged nor published, before readers were progress of it."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Compactor:
     max_bytes: int
     grace: float = 0.0
     header: bool | None = None
-    told: Callable[[str], None] = lambda _: None
+    progress: Callable[[str], None] = lambda _: None
     clock: Callable[[], float] = time.time
 
     def look(self) -> Report:
@@ -66,7 +66,7 @@ class Compactor:
         finished: list[int] = []
         given_up: list[int] = []
         while (report := self._try(finished, given_up)) is None:
-            self.told("another compaction was first: looking again")
+            self.progress("another compaction was first: looking again")
         known = records.read(self.files, self.layout)
         self._sweep(known)
         report.finished, report.given_up, report.waiting = finished, given_up, self._waiting(known)
@@ -94,7 +94,7 @@ class Compactor:
             report.number, report.joined = number, plan.files
         return report
 
-    def _choose(self, known: Known) -> tuple[list[LiveFile], Choice, Joiners]:
+    def _choose(self, known: CompactionHistory) -> tuple[list[LiveFile], Choice, Joiners]:
         entries = list(manifest.published(self.files, self.layout.target))
         if not entries:
             raise Refused(
@@ -113,11 +113,11 @@ class Compactor:
 
         return found, choose(found, self.max_bytes, lengths, joiners.key), joiners
 
-    def _stage(self, number: int, choice: Choice, joiners: Joiners) -> Plan:
+    def _stage(self, number: int, choice: Choice, joiners: Joiners) -> CompactionPlan:
         """Join the files, where no reader looks. Without files, the plan is for nothing."""
         staging = f"{number:012d}-{uuid.uuid4().hex}"
         folder = join(self.layout.compacting, staging)
-        self.told(f"joining {sum(len(group.files) for group in choice.groups)} files to {len(choice.groups)}")
+        self.progress(f"joining {sum(len(group.files) for group in choice.groups)} files to {len(choice.groups)}")
         files: list[Joined] = []
         try:
             for group, one in zip(choice.groups, joiners.join(choice.groups, folder), strict=True):
@@ -128,9 +128,9 @@ class Compactor:
         finally:
             if not files:
                 self.files.delete(folder)
-        return Plan(number, staging, self.grace, tuple(files), self.clock())
+        return CompactionPlan(number, staging, self.grace, tuple(files), self.clock())
 
-    def _win(self, plan: Plan) -> bool:
+    def _win(self, plan: CompactionPlan) -> bool:
         failpoints.hit("before-compact-plan")
         won = records.create(self.files, self.layout, plan)
         failpoints.hit("after-compact-plan")
@@ -140,7 +140,7 @@ class Compactor:
             self.files.delete(join(self.layout.compacting, plan.staging))
         return won
 
-    def _joined(self, number: int, place: int, group: Group, staged: Staged) -> Joined:
+    def _joined(self, number: int, place: int, group: Group, staged: StagedJoin) -> Joined:
         last = group.files[-1]
         name = joined_name(number, place, last.lineage, last.epoch, group.ending)
         return Joined(
@@ -152,11 +152,11 @@ class Compactor:
             replaced=tuple((file.path, file.bytes) for file in group.files),
         )
 
-    def _finish_others(self, finished: list[int], given_up: list[int]) -> Known:
+    def _finish_others(self, finished: list[int], given_up: list[int]) -> CompactionHistory:
         sweep(self.files, self.layout.compactions)
         known = records.read(self.files, self.layout)
         while not known.is_finished:  # there may be another by the time that one is finished
-            self.told(f"finishing compaction {known.last}, which another process has begun")
+            self.progress(f"finishing compaction {known.last}, which another process has begun")
             self._carry_out(records.read_plan(self.files, self.layout, known.last), given_up)
             if known.last not in given_up:
                 finished.append(known.last)
@@ -166,11 +166,11 @@ class Compactor:
                 self._remove(records.read_plan(self.files, self.layout, done.number), done)
         return known
 
-    def _carry_out(self, plan: Plan, given_up: list[int]) -> None:
+    def _carry_out(self, plan: CompactionPlan, given_up: list[int]) -> None:
         """From the plan to the end."""
         files = plan.files
         try:
-            self.told(f"publishing {len(plan.files)} joined files")
+            self.progress(f"publishing {len(plan.files)} joined files")
             for joined in plan.files:
                 self._publish(plan, joined)
             folders = {self._path(joined.path).rpartition("/")[0] for joined in plan.files}
@@ -180,14 +180,14 @@ class Compactor:
             log.warning("compaction given up, the files are as before: %s", fault)
             files = ()
         failpoints.hit("before-compact-done")
-        records.create(self.files, self.layout, Done(plan.number, files, self.clock()))
+        records.create(self.files, self.layout, CompactionDone(plan.number, files, self.clock()))
         failpoints.hit("after-compact-done")
         done = records.read_done(self.files, self.layout, plan.number)  # the first to make it has decided
         if not done.files:
             given_up.append(plan.number)
         self._remove(plan, done)
 
-    def _publish(self, plan: Plan, joined: Joined) -> None:
+    def _publish(self, plan: CompactionPlan, joined: Joined) -> None:
         source, target = join(self.layout.compacting, plan.staging, joined.staged), self._path(joined.path)
         self.files.make_folder(target.rpartition("/")[0])
         failpoints.hit("before-compact-rename")
@@ -199,12 +199,12 @@ class Compactor:
                 self._check_done(plan, f"{target} should have {joined.bytes} bytes, and has {found or 'no file'}")
         failpoints.hit("after-compact-rename")
 
-    def _check_done(self, plan: Plan, fault: str) -> None:
+    def _check_done(self, plan: CompactionPlan, fault: str) -> None:
         """A joined file may be gone: others have finished this, and a later compaction has replaced it."""
         if self.files.length(records.path_of(self.layout, plan.number, records.DONE)) is None:
             raise _Lost(fault)
 
-    def _remove(self, plan: Plan, done: Done) -> None:
+    def _remove(self, plan: CompactionPlan, done: CompactionDone) -> None:
         # Of one that was given up the staging goes first: after that nobody can publish what is removed here.
         self.files.delete(join(self.layout.compacting, plan.staging))
         if done.files and self.clock() < done.at + plan.grace:
@@ -213,7 +213,7 @@ class Compactor:
         if not done.files:
             old = [one.path for one in plan.files if self.files.length(self._path(one.path)) == one.bytes]
         if old:
-            self.told(f"removing {len(old)} files that were replaced")
+            self.progress(f"removing {len(old)} files that were replaced")
         for path in old:
             failpoints.hit("before-compact-remove")
             self.files.delete(self._path(path))
@@ -222,7 +222,7 @@ class Compactor:
         records.create_removed(self.files, self.layout, plan.number)
         failpoints.hit("after-compact-removed")
 
-    def _sweep(self, known: Known) -> None:
+    def _sweep(self, known: CompactionHistory) -> None:
         """Remove what those left who died while they joined, or were second. A number that is free may yet be won."""
         for name in self.files.names(self.layout.compacting):
             found = _STAGING.fullmatch(name)
@@ -237,7 +237,7 @@ class Compactor:
     def _is_taken(self, number: int) -> bool:
         return self.files.length(records.path_of(self.layout, number, records.PLAN)) is not None
 
-    def _waiting(self, known: Known) -> dict[int, float]:
+    def _waiting(self, known: CompactionHistory) -> dict[int, float]:
         found = {}
         for done in known.done:
             if done.number not in known.removed:

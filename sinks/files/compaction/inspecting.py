@@ -25,7 +25,7 @@ _OF_CONTENT = ("org.apache.parquet.", "org.apache.orc.", "org.apache.avro.", "ja
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FooterFacts:
     """What files must have in common, and how many rows one has, if its footer tells."""
 
     key: str
@@ -46,7 +46,7 @@ class Inspector:
         self._avro = jvm.org.apache.avro.file.DataFileStream
         self._generic = jvm.org.apache.avro.generic.GenericDatumReader
 
-    def facts(self, format_: str, path: str) -> Facts:
+    def facts(self, format_: str, path: str) -> FooterFacts:
         """Of one file; Unfit if it is not what its name says, or encrypted."""
         read = {"parquet": self._of_parquet, "orc": self._of_orc, "avro": self._of_avro}[format_]
         try:
@@ -60,7 +60,7 @@ class Inspector:
     def _stream(self, path: Any) -> Any:
         return self._avro(path.getFileSystem(self._conf).open(path), self._generic())
 
-    def _of_parquet(self, path: Any) -> Facts:
+    def _of_parquet(self, path: Any) -> FooterFacts:
         reader = self._parquet.open(self._input.fromPath(path, self._conf))
         try:
             found = reader.getFileMetaData()
@@ -70,11 +70,11 @@ class Inspector:
             # Spark reads every column as one that may be null, and writes it so.
             schema = re.sub(r"\brequired\b", "optional", str(found.getSchema().toString()))
             told = re.sub(r'"(nullable|containsNull|valueContainsNull)":(true|false)', "", told)
-            return Facts(f"{schema}\n{told}", int(reader.getRecordCount()))
+            return FooterFacts(f"{schema}\n{told}", int(reader.getRecordCount()))
         finally:
             reader.close()
 
-    def _of_orc(self, path: Any) -> Facts:
+    def _of_orc(self, path: Any) -> FooterFacts:
         reader = self._orc.createReader(path, self._orc.readerOptions(self._conf))
         try:
             if len(reader.getColumnEncryptionKeys()):
@@ -82,7 +82,7 @@ class Inspector:
             types = str(reader.getTypes().toString())
             # Its timestamps are local times of the zone in which the writer ran.
             zones = self._zones(reader) if "TIMESTAMP" in types else []
-            return Facts("\n".join([types, *zones]), int(reader.getNumberOfRows()))
+            return FooterFacts("\n".join([types, *zones]), int(reader.getNumberOfRows()))
         finally:
             reader.close()
 
@@ -93,11 +93,11 @@ class Inspector:
         finally:
             rows.close()
 
-    def _of_avro(self, path: Any) -> Facts:
+    def _of_avro(self, path: Any) -> FooterFacts:
         stream = self._stream(path)
         try:
             # The schema, the codec, and what Spark notes of the calendar that dates were written in.
             told = {str(key): bytes(stream.getMeta(key)) for key in stream.getMetaKeys()}
-            return Facts("\n".join(f"{key} {told[key].decode('latin-1')}" for key in sorted(told)))
+            return FooterFacts("\n".join(f"{key} {told[key].decode('latin-1')}" for key in sorted(told)))
         finally:
             stream.close()

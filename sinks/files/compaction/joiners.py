@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from epochal.sinks.files.compaction.choosing import Group, LiveFile, Unfit
-from epochal.sinks.files.compaction.inspecting import Facts, Inspector
+from epochal.sinks.files.compaction.inspecting import FooterFacts, Inspector
 from epochal.sinks.files.compaction.joinable import BY_BLOCKS, BY_BYTES, Format
 from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.layout import Layout, ending_of
@@ -31,7 +31,7 @@ TIMESTAMPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedJoin:
     """A joined file: its name in the staging folder, and its length."""
 
     name: str
@@ -46,20 +46,20 @@ class Joiners:
     layout: Layout
     header: bool | None  # whether CSV files have one; None if nobody has said
     _headers: dict[tuple[str, str, str], tuple[str, bytes]] = field(default_factory=dict)
-    _facts: dict[str, Facts] = field(default_factory=dict)
+    _footers: dict[str, FooterFacts] = field(default_factory=dict)
     _inspector: Inspector | None = None
 
     def key(self, file: LiveFile, format_: Format) -> str:
         """What a file must have in common with those it is joined to; Unfit if it cannot be joined."""
         if format_.name in BY_BYTES.values():
             return self._key_of_bytes(file, format_)
-        if file.path not in self._facts:
-            self._facts[file.path] = self._inspect().facts(format_.name, self._path(file))
-        return self._facts[file.path].key
+        if file.path not in self._footers:
+            self._footers[file.path] = self._inspect().facts(format_.name, self._path(file))
+        return self._footers[file.path].key
 
-    def join(self, groups: Sequence[Group], folder: str) -> list[Staged | Unfit]:
+    def join(self, groups: Sequence[Group], folder: str) -> list[StagedJoin | Unfit]:
         """One file for each group, durable, or why there is none."""
-        made: dict[int, Staged | Unfit] = {}
+        made: dict[int, StagedJoin | Unfit] = {}
         to_merge: list[int] = []
         for number, group in enumerate(groups):
             if group.format.name in BY_BYTES.values():
@@ -100,7 +100,7 @@ class Joiners:
             )
         return known
 
-    def _join_bytes(self, group: Group, folder: str, name: str) -> Staged:
+    def _join_bytes(self, group: Group, folder: str, name: str) -> StagedJoin:
         skip = len(group.key.encode("latin-1"))
         path, expected = join(folder, name), group.bytes - skip * (len(group.files) - 1)
         failpoints.hit("before-compact-stage")
@@ -109,9 +109,9 @@ class Joiners:
         failpoints.hit("after-compact-stage")
         if (found := self.files.length(path)) != expected:
             raise OSError(f"{path}: joined to {found} bytes instead of {expected}: files were changed meanwhile")
-        return Staged(name, expected)
+        return StagedJoin(name, expected)
 
-    def _join_blocks(self, group: Group, folder: str, name: str) -> Staged:
+    def _join_blocks(self, group: Group, folder: str, name: str) -> StagedJoin:
         """Avro's blocks go from file to file as they are, under the same schema and codec."""
         failpoints.hit("before-compact-stage")
         sources = [spark_path(self._path(file)) for file in group.files]
@@ -119,7 +119,7 @@ class Joiners:
         failpoints.hit("after-compact-stage")
         return self._synced(folder, name)
 
-    def _merge(self, groups: Sequence[Group], folder: str, name: str) -> list[Staged | Unfit]:
+    def _merge(self, groups: Sequence[Group], folder: str, name: str) -> list[StagedJoin | Unfit]:
         format_, schema = groups[0].format, groups[0].key
         spark = self._session().newSession()  # whose settings nobody else has
         for sign, setting in TIMESTAMPS.items():
@@ -141,9 +141,9 @@ class Joiners:
                 found.setdefault(int(place.partition("=")[2]), []).append(entry)
         return [self._checked(group, folder, name, found.get(n, [])) for n, group in enumerate(groups)]
 
-    def _checked(self, group: Group, folder: str, name: str, found: list[Entry]) -> Staged | Unfit:
+    def _checked(self, group: Group, folder: str, name: str, found: list[Entry]) -> StagedJoin | Unfit:
         """What Spark wrote, if it has the rows and the schema of its sources."""
-        expected = sum(self._facts[file.path].rows or 0 for file in group.files)
+        expected = sum(self._footers[file.path].rows or 0 for file in group.files)
         if len(found) != 1:
             return Unfit(f"Spark made {len(found)} files of {len(group.files)} instead of one")
         staged = f"{name}/{found[0].name}"
@@ -154,9 +154,9 @@ class Joiners:
             return Unfit("merged by Spark they would have another schema; its settings here are not the stream's")
         return self._synced(folder, staged)
 
-    def _synced(self, folder: str, name: str) -> Staged:
+    def _synced(self, folder: str, name: str) -> StagedJoin:
         self.files.sync_all([join(folder, name)], within=self.layout.target)
-        return Staged(name, self.files.length(join(folder, name)) or 0)
+        return StagedJoin(name, self.files.length(join(folder, name)) or 0)
 
     def _inspect(self) -> Inspector:
         if self._inspector is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from epochal.sinks.files import manifest
 from epochal.sinks.files.compaction import records
-from epochal.sinks.files.compaction.records import Done
+from epochal.sinks.files.compaction.records import CompactionDone
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.txn.errors import JournalCorrupt
@@ -21,7 +21,7 @@ def published(files: Files, target: str) -> list[PublishedEpoch]:
     return after(list(manifest.published(files, target)), done)
 
 
-def after(entries: Sequence[PublishedEpoch], done: Iterable[Done]) -> list[PublishedEpoch]:
+def after(entries: Sequence[PublishedEpoch], done: Iterable[CompactionDone]) -> list[PublishedEpoch]:
     """The epochs with each joined file where the last one stood whose place it took."""
     listed = {(entry.lineage, entry.entry): list(entry.files) for entry in entries}
     holders = {path: key for key, files in listed.items() for path, _ in files}

@@ -41,7 +41,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What a compaction will do."""
 
     number: int
@@ -52,7 +52,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompactionDone:
     """What a compaction did, which is what its plan says, or nothing."""
 
     number: int
@@ -61,11 +61,11 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CompactionHistory:
     """All compactions of a target at one time."""
 
     last: int  # the newest plan, 0 if there is none
-    done: tuple[Done, ...]  # 1, 2, ... without a gap
+    done: tuple[CompactionDone, ...]  # 1, 2, ... without a gap
     removed: frozenset[int]
 
     @property
@@ -78,7 +78,7 @@ def path_of(layout: Layout, number: int, kind: str) -> str:
     return join(layout.compactions, f"{number:012d}.{kind}.json")
 
 
-def read(files: Files, layout: Layout) -> Known:
+def read(files: Files, layout: Layout) -> CompactionHistory:
     """What is recorded. A listing may lag behind, so it is asked for the highest number only."""
     numbers: dict[str, set[int]] = {PLAN: set(), DONE: set(), REMOVED: set()}
     for name in files.names(layout.compactions):
@@ -92,33 +92,35 @@ def read(files: Files, layout: Layout) -> Known:
     is_done = last in numbers[DONE] or last in numbers[REMOVED]
     # Before a plan there is always the done of the one before it.
     done = tuple(read_done(files, layout, number) for number in range(1, last + is_done))
-    return Known(last, done, frozenset(numbers[REMOVED]))
+    return CompactionHistory(last, done, frozenset(numbers[REMOVED]))
 
 
-def read_plan(files: Files, layout: Layout, number: int) -> Plan:
+def read_plan(files: Files, layout: Layout, number: int) -> CompactionPlan:
     """A plan, which must be there."""
     inner, path = _read(files, layout, number, PLAN)
     try:
-        return Plan(number, _folder(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"]))
+        return CompactionPlan(
+            number, _folder(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"])
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unknown(path) from None
 
 
-def read_done(files: Files, layout: Layout, number: int) -> Done:
+def read_done(files: Files, layout: Layout, number: int) -> CompactionDone:
     """A done, which must be there."""
     inner, path = _read(files, layout, number, DONE)
     try:
-        return Done(number, _joined(inner), _number(inner["at"]))
+        return CompactionDone(number, _joined(inner), _number(inner["at"]))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unknown(path) from None
 
 
-def create(files: Files, layout: Layout, record: Plan | Done) -> bool:
+def create(files: Files, layout: Layout, record: CompactionPlan | CompactionDone) -> bool:
     """Write a plan or a done; False if another was first."""
     told: dict[str, Json] = {"at": record.at, "files": [_to_json(joined) for joined in record.files]}
-    if isinstance(record, Plan):
+    if isinstance(record, CompactionPlan):
         told |= {"staging": record.staging, "grace": record.grace}
-    kind = PLAN if isinstance(record, Plan) else DONE
+    kind = PLAN if isinstance(record, CompactionPlan) else DONE
     return files.create(path_of(layout, record.number, kind), codec.to_bytes({**_head(record.number, kind), **told}))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.formats.columnar import Columnar
-from epochal.sinks.files.handle import Join, Move
+from epochal.sinks.files.handle import Concat, Rename
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
 from epochal.sinks.files.policies import rolling
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
@@ -33,8 +33,8 @@ COPIED_AT_MOST = 1 << 30
 class Closed:
     """What is to be renamed, what is to be joined first, and which pieces nobody needs after that."""
 
-    moves: tuple[Move, ...]
-    joins: tuple[Join, ...]
+    renames: tuple[Rename, ...]
+    joins: tuple[Concat, ...]
     spent: tuple[str, ...]
 
 
@@ -50,8 +50,8 @@ class Closer:
     headers: Mapping[str, bytes]
     schemas: Mapping[str, StructType]  # by shape, where they are known
     merge_below: int = rolling.MERGE_BELOW
-    _moves: list[Move] = field(default_factory=list)
-    _joins: list[Join] = field(default_factory=list)
+    _renames: list[Rename] = field(default_factory=list)
+    _joins: list[Concat] = field(default_factory=list)
     _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
     _joiner: avro.Joiner | None = None
@@ -72,14 +72,14 @@ class Closer:
         for number, (shape, parts) in enumerate(self._to_merge.items()):
             assert spark is not None  # asked for where something is to be merged
             self._merge(spark, f"merged-{number}", shape, parts)
-        taken = {move[0] for move in self._moves} | {name for one in self._joins for name, _ in one.sources}
+        taken = {rename[0] for rename in self._renames} | {name for one in self._joins for name, _ in one.sources}
         unused = {piece: name for piece, name in self._names.items() if name not in taken}
         # What is in a merged or copied file.
         self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
         # What is joined in place leaves its folder by itself, so nothing of it has to go.
         folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
-        return Closed(tuple(self._moves), tuple(self._joins), (*sorted(folders), *sorted(single)))
+        return Closed(tuple(self._renames), tuple(self._joins), (*sorted(folders), *sorted(single)))
 
     def _close(self, number: int, part: tuple[Piece, ...], spark: SparkSession | None, *, in_place: bool) -> None:
         target = f"{part[0].bucket}{part_name(self.attempt, number, part[0].name)}"
@@ -89,15 +89,15 @@ class Closer:
             sources.insert(0, (f"{HEADER}-{number}", len(header)))
         format_ = joining.format_of(part[0].shape)
         if len(sources) == 1:
-            self._moves.append((sources[0][0], target, sources[0][1]))
+            self._renames.append((sources[0][0], target, sources[0][1]))
         elif format_ in joining.MERGED:
             if not (self._is_to_be_copied(part) and self._copy_groups(number, target, part, format_, spark)):
                 self._to_merge.setdefault(part[0].shape, []).append((target, part))
         elif in_place and format_ in joining.BY_BYTES:
-            self._joins.append(Join(tuple(sources), target))
+            self._joins.append(Concat(tuple(sources), target))
         else:
             staged = f"{JOINED}/{number}"
-            self._moves.append((staged, target, self._copy(staged, sources, format_, spark)))
+            self._renames.append((staged, target, self._copy(staged, sources, format_, spark)))
 
     def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
         """Whether a part's pieces are large enough to stay row groups of the file that they become."""
@@ -120,7 +120,7 @@ class Closer:
         failpoints.hit("after-copy")
         self._copied += length
         self._check_merged(spark, format_, staged, part)
-        self._moves.append((staged, target, length))
+        self._renames.append((staged, target, length))
         return True
 
     def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
@@ -168,8 +168,10 @@ class Closer:
             (entry,) = found[number]
             staged = f"{folder}/{entry.name}"
             self._check_merged(spark, format_, staged, part)
-            self._moves.append((staged, target, entry.length))
-        self.files.sync_all([self._path(move[0]) for move in self._moves[-len(parts) :]], within=self.layout.target)
+            self._renames.append((staged, target, entry.length))
+        self.files.sync_all(
+            [self._path(rename[0]) for rename in self._renames[-len(parts) :]], within=self.layout.target
+        )
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """A piece that is not as its epoch left it must stop the query before something is built on it."""

@@ -37,7 +37,7 @@ SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFiles:
     """What Spark has written for one attempt, and what was learnt of it."""
 
     files: Sequence[tuple[str, Entry]]  # each with the folder of its bucket below the target; none without rows
@@ -48,7 +48,7 @@ class Written:
     header: str | None  # the line that the files begin with, where an audit has to take it out
 
 
-class Writing:
+class Stager:
     """Stages the rows of epochs of one target.
 
     `write` keeps to the attempt's folder, and returns when the files are there, as many and as long as Spark says that
@@ -62,17 +62,17 @@ class Writing:
         self.schemas: dict[str, StructType] = {}
         self._audit_headers: dict[str, str] = {}  # by schema
 
-    def write(self, attempt: Attempt, rows: DataFrame) -> Written:
+    def write(self, attempt: Attempt, rows: DataFrame) -> WrittenFiles:
         """Let Spark write the staged files, and see that they are there."""
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         failpoints.hit("before-write")
-        wrote, tally, shape, header = self._save(rows, folder)
+        wrote, summed, shape, header = self._save(rows, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
         if wrote.rows == 0:
             found = []  # Spark writes a file for an empty frame too
-        whole = wrote.fits(entry.length for _, entry in found) and (tally is None or tally.rows == wrote.rows)
+        whole = wrote.fits(entry.length for _, entry in found) and (summed is None or summed.rows == wrote.rows)
         counts = self._read_footers(rows.sparkSession, folder, found) if whole else None
         if not whole or (counts is not None and sum(counts) != wrote.rows):
             raise Refused(
@@ -81,10 +81,10 @@ class Writing:
                 "epoch was published"
             )
         self._files.sync_all([join(folder, entry.name) for _, entry in found], within=self._layout.target)
-        digest = tally.digest if tally is not None else None
-        return Written(found, wrote.rows, counts, shape, digest, header)
+        digest = summed.digest if summed is not None else None
+        return WrittenFiles(found, wrote.rows, counts, shape, digest, header)
 
-    def pieces(self, spark: SparkSession, attempt: Attempt, written: Written, clock: float) -> list[Piece]:
+    def pieces(self, spark: SparkSession, attempt: Attempt, written: WrittenFiles, clock: float) -> list[Piece]:
         """What was written as pieces of parts, with their rows where the rolling policy or a check asks for them."""
         folder = join(self._layout.attempt(attempt), DATA)
         paths = [join(folder, entry.name) for _, entry in written.files]
@@ -161,7 +161,7 @@ class Writing:
             if told:
                 raise self._bad_rows(told) from fault
             raise
-        return wrote, None if counter is None else digests.tally(counter.get), shape, header
+        return wrote, None if counter is None else digests.row_digest(counter.get), shape, header
 
     def _bad_rows(self, told: str) -> BadRows:
         return BadRows(

@@ -9,7 +9,7 @@ from epochal.txn.files import Files, join
 DELTA_LOG = "_delta_log"  # in the folder of a Delta table
 
 
-def check_no_table(sink: str, files: Files, layout: Layout) -> None:
+def check_no_delta_table(sink: str, files: Files, layout: Layout) -> None:
     """Readers of a Delta table see only what its log names, and VACUUM removes what it does not."""
     for folder in layout.folders:
         if files.names(join(folder, DELTA_LOG)):
