@@ -85,8 +85,8 @@ class Bench:
             sources = tuple((name, len(text)) for name, text in zip(names, data, strict=True))
             joins.append(Concat(sources, f"bucket={part}/part-{part:05d}.json"))
         self._staging.create_all(contents, durable=False)
-        spent = tuple(f"open/{epoch:012d}" for epoch in range(self._pieces - 1))
-        return StagedEpoch(EpochFacts(rows=self._parts * self._pieces), joins=tuple(joins), spent=spent)
+        obsolete = tuple(f"open/{epoch:012d}" for epoch in range(self._pieces - 1))
+        return StagedEpoch(EpochFacts(rows=self._parts * self._pieces), joins=tuple(joins), obsolete=obsolete)
 
     def _check(self, layout: Layout) -> None:
         names = [entry.name for entry in self._staging.walk(layout.target)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import Cql
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.options import CassandraOptions
-from epochal.sinks.config.options import nearest
+from epochal.sinks.config.options import nearest, other_case
+from epochal.sinks.spark.types import spell
 from epochal.txn.errors import Refused
 
 # Which types of Spark a column takes. Nothing that could lose a digit: a cast is the user's to write.
@@ -134,7 +135,7 @@ def misfits(table: Table, schema: Mapping[str, Any]) -> list[str]:
     faults = [f"{name}: part of the primary key, and not in the frame" for name in table.key if name not in has]
     for name, kind in has.items():
         if name not in table.columns:
-            faults.append(f"{name}: not in the table{_case(name, table.columns) or nearest(name, table.columns)}")
+            faults.append(f"{name}: not in the table{other_case(name, table.columns) or nearest(name, table.columns)}")
             continue
         wants = table.columns[name]
         if name in table.static:
@@ -155,7 +156,9 @@ def unfit_totals(table: Table, schema: Mapping[str, Any], options: CassandraOpti
     has = {field["name"]: field["type"] for field in schema["fields"]}
     counted = {name for name, how in options.total_columns.items() if how == "count"}
     wanted = {*table.key, *options.total_columns} - counted
-    faults = [f"{name}: not in the frame{_case(name, has) or nearest(name, has)}" for name in sorted(wanted - set(has))]
+    faults = [
+        f"{name}: not in the frame{other_case(name, has) or nearest(name, has)}" for name in sorted(wanted - set(has))
+    ]
     faults += [f"{name}: neither a key nor a total; put it into drop" for name in has if name not in wanted | counted]
     for name in table.key:
         faults += [f"{name}{fault}" for fault in _misfit(table.columns[name], has.get(name))] if name in has else []
@@ -222,19 +225,3 @@ def _misfit(wants: Cql, kind: Any) -> list[str]:
 
 def _inside(wants: Cql, kind: Any, where: str) -> list[str]:
     return [f".{where}{fault}" for fault in _misfit(wants, kind)]
-
-
-def spell(kind: Any) -> str:
-    """A type of Spark as people write it."""
-    if isinstance(kind, str):
-        return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(kind, kind)
-    if kind["type"] == "array":
-        return f"array<{spell(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{spell(kind['keyType'])}, {spell(kind['valueType'])}>"
-    return str(kind["type"])
-
-
-def _case(name: str, others: Collection[str]) -> str:
-    same = [other for other in others if other.lower() == name.lower()]
-    return f" (but {same[0]!r}: names must be spelled alike)" if same else ""

@@ -65,14 +65,14 @@ class Publisher:
             for step, renames in (("rename", epoch.files), ("marker", epoch.markers)):
                 for chunk in chunks(renames):
                     self._publish(chunk, step)
-            if epoch.keeps:
+            if epoch.has_open_pieces:
                 self._keep()
             # What is staged goes after this: the names must not be lost where the files are.
             files.sync_all(sorted(self._folders), within=layout.target)
             # Last: who finds the manifest knows that all of the above has happened.
             self._list(epoch)
         failpoints.hit("before-cleanup")
-        files.delete_all([layout.source(self.attempt, name) for name in epoch.spent])
+        files.delete_all([layout.source(self.attempt, name) for name in epoch.obsolete])
         files.delete(layout.attempt(self.attempt))
         failpoints.hit("after-cleanup")
         return Outcome.ALREADY_COMMITTED if known else Outcome.COMMITTED
@@ -162,7 +162,7 @@ class Publisher:
             self.layout.published(target)
         for one in epoch.joins:
             self.layout.published(one.target)
-        for name in (*(name for one in epoch.joins for name, _ in one.sources), *epoch.spent):
+        for name in (*(name for one in epoch.joins for name, _ in one.sources), *epoch.obsolete):
             self.layout.source(self.attempt, name)
 
     def _make_folders(self, targets: Iterable[str]) -> None:

@@ -31,8 +31,8 @@ class StagedEpoch:
     files: tuple[Rename, ...] = ()
     joins: tuple[Concat, ...] = ()
     markers: tuple[Rename, ...] = ()
-    keeps: bool = False  # pieces of parts that stay open
-    spent: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
+    has_open_pieces: bool = False  # pieces of parts that stay open
+    obsolete: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
 
     def entry(self, attempt: Attempt) -> PublishedEpoch:
         """What the manifest will say of it."""
@@ -57,8 +57,8 @@ class StagedEpoch:
             "files": [[*rename] for rename in self.files],
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
             "markers": [[*rename] for rename in self.markers],
-            "keeps": self.keeps,
-            "spent": [*self.spent],
+            "keeps": self.has_open_pieces,
+            "spent": [*self.obsolete],
         }
 
     @staticmethod
@@ -69,8 +69,8 @@ class StagedEpoch:
             files=_renames(body["files"]),
             joins=tuple(Concat(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
             markers=_renames(body["markers"]),
-            keeps=bool(body["keeps"]),
-            spent=tuple(str(name) for name in _list(body["spent"])),
+            has_open_pieces=bool(body["keeps"]),
+            obsolete=tuple(str(name) for name in _list(body["spent"])),
         )
 
 

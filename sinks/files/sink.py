@@ -251,8 +251,8 @@ class RollingFileSink(FileOptions):
             facts,
             files=closed.renames,
             joins=closed.joins,
-            keeps=any(piece in fresh for piece in plan.open),
-            spent=closed.spent,
+            has_open_pieces=any(piece in fresh for piece in plan.open),
+            obsolete=closed.obsolete,
         )
         return self._staged(attempt, epoch, state, after, marks, clock)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.sinks.delta.table.schema import constraints, fit, nullable, spell
+from epochal.sinks.delta.table.schema import constraints, fit, nullable
+from epochal.sinks.spark.types import spell
 
 
 def field(name: str, kind: Any, *, null: bool = True, **metadata: Any) -> dict[str, Any]:

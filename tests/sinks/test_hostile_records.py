@@ -57,9 +57,9 @@ WORK: list[dict[str, Any]] = [
     {"markers": (("data/good", "../outside/_SUCCESS", 4),)},
     {"joins": (Concat((("open/../../../../outside/precious", 8), ("data/good", 4)), "part-0"),)},
     {"joins": (Concat((("data/good", 4),), "/outside/part-0"),)},
-    {"spent": ("open/../../../../outside",)},
-    {"spent": ("../../../../../outside",)},
-    {"spent": ("open/",)},
+    {"obsolete": ("open/../../../../outside",)},
+    {"obsolete": ("../../../../../outside",)},
+    {"obsolete": ("open/",)},
 ]
 
 

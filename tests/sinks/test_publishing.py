@@ -69,8 +69,8 @@ def staged(target: Path) -> StagedEpoch:
     return StagedEpoch(
         EpochFacts(rows=2, offsets="digest"),
         joins=(Concat((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
-        keeps=True,
-        spent=("open/000000000005", "open/000000000006"),
+        has_open_pieces=True,
+        obsolete=("open/000000000005", "open/000000000006"),
     )
 
 
@@ -146,7 +146,7 @@ def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
     Path(Layout(str(tmp_path)).source(ATTEMPT, "data")).rmdir()
 
     with pytest.raises(DataLost, match="belong to open parts"):
-        publish(tmp_path, StagedEpoch(work.facts, keeps=True), Joining())
+        publish(tmp_path, StagedEpoch(work.facts, has_open_pieces=True), Joining())
 
 
 @pytest.mark.parametrize("joins", [True, False], ids=["joined", "renamed"])
@@ -250,7 +250,9 @@ def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
         "epochal.txn.failpoints.hit",
         lambda name: listed.append(len(synced.paths)) if name == "before-manifest" else None,
     )
-    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(StagedEpoch(EpochFacts(), files=moves, keeps=True))
+    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(
+        StagedEpoch(EpochFacts(), files=moves, has_open_pieces=True)
+    )
 
     before = set(synced.paths[: listed[0]])
     assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}

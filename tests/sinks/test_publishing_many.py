@@ -58,8 +58,10 @@ def staged(target: Path) -> StagedEpoch:
         moves.append((f"data/whole-{part}", f"b={part}/whole", 8))
         markers.append((f"marker-{part}", f"b={part}/_SUCCESS", 0))
     write(layout, "data/stays", "open\n")
-    spent = ("open/000000000006",)
-    return StagedEpoch(EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), keeps=True, spent=spent)
+    obsolete = ("open/000000000006",)
+    return StagedEpoch(
+        EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), has_open_pieces=True, obsolete=obsolete
+    )
 
 
 def write(layout: Layout, name: str, text: str) -> None:
@@ -176,7 +178,9 @@ def test_a_foreign_file_of_the_recorded_length_is_not_taken_for_ours_while_ours_
 
 def test_what_is_named_twice_is_published_once(tmp_path: Path) -> None:
     work = staged(tmp_path)
-    twice = StagedEpoch(work.facts, work.files * 2, work.joins, work.markers * 2, keeps=True, spent=work.spent)
+    twice = StagedEpoch(
+        work.facts, work.files * 2, work.joins, work.markers * 2, has_open_pieces=True, obsolete=work.obsolete
+    )
     publish(tmp_path, twice, SideBySide())
 
     check_whole(tmp_path)

@@ -11,11 +11,11 @@ from epochal.sinks.cassandra.stage import frames
 from epochal.sinks.cassandra.stage.rows import ERROR, RowFormat
 from epochal.sinks.cassandra.table import Table
 from epochal.sinks.spark import write_counts
-from epochal.sinks.spark.reasons import reason_of
+from epochal.sinks.spark.reasons import as_bad_rows
 from epochal.sinks.spark.values import quoted
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, Refused
+from epochal.txn.errors import Refused
 from epochal.txn.files import Files
 
 if TYPE_CHECKING:
@@ -128,15 +128,9 @@ class Stager:
 
     def _translated(self, fault: PySparkException) -> Exception | None:
         """The error that a failed job means to the user; None if it is not about the rows or the setup."""
-        from pyspark.errors import AnalysisException
-
-        reason = reason_of(fault)
         if "No module named 'epochal" in str(fault):
             return Refused(
                 f"sink {self.options.name!r}: the executors' Python has no epochal. Nothing was written. Install "
                 "epochal[cassandra] there, or name the interpreter that has it: PYSPARK_PYTHON"
             )
-        if reason is None and not isinstance(fault, AnalysisException):
-            return None
-        text = reason or fault.getMessage()
-        return BadRows(f"sink {self.options.name!r}: {text}. Nothing of the epoch was written")
+        return as_bad_rows(self.options.name, fault)

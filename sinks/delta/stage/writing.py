@@ -11,9 +11,10 @@ from epochal.sinks.delta.stage import digesting, frames
 from epochal.sinks.delta.stage.stats import LEAVES, statistics
 from epochal.sinks.delta.table.gate import TableState
 from epochal.sinks.spark import digests, write_counts
-from epochal.sinks.spark.reasons import reason_of
+from epochal.sinks.spark.reasons import as_bad_rows
+from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, Refused
+from epochal.txn.errors import Refused
 from epochal.txn.files import JoiningFiles, is_local, join
 from epochal.txn.model import Attempt
 from epochal.txn.row_digests import RowDigest
@@ -34,14 +35,14 @@ class Stager:
         self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool, digest: bool = False
     ) -> tuple[RowDigest, list[StagedFile]]:
         """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
-        from pyspark.errors import AnalysisException, PySparkException
+        from pyspark.errors import PySparkException
         from pyspark.sql import Observation
 
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         local = is_local(folder)
         counter = Observation() if digest else None
-        place = f"file:{folder}" if local else folder
+        place = spark_path(folder)
         failpoints.hit("before-write")
         try:
             extra = frames.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
@@ -57,12 +58,9 @@ class Stager:
             with frames.written_plainly(frame.sparkSession):
                 wrote = write_counts.counted(frame.sparkSession, place, lambda: writer.parquet(place))
         except PySparkException as fault:
-            reason = reason_of(fault)
-            if reason is None and not isinstance(fault, AnalysisException):
+            if (bad_rows := as_bad_rows(self._name, fault)) is None:
                 raise
-            raise BadRows(
-                f"sink {self._name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
-            ) from fault
+            raise bad_rows from fault
         failpoints.hit("after-write")
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
         if not wrote.rows:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.config.options import nearest
+from epochal.sinks.config.options import nearest, other_case
+from epochal.sinks.spark.types import spell
 
 Schema = Mapping[str, Any]
 
@@ -34,7 +35,7 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         if name not in has:
             if not is_filled(field):
                 faults.append(
-                    f"{name}: the table has it ({spell(field['type'])}), the frame does not{_case(name, has)}"
+                    f"{name}: the table has it ({spell(field['type'])}), the frame does not{other_case(name, has)}"
                 )
         elif is_filled(field):
             faults.append(f"{name}: Delta fills it in; leave it out of the frame")
@@ -46,7 +47,7 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         if add_columns and name.lower() not in {other.lower() for other in wants}:
             new.append(name)
         else:
-            faults.append(f"{name}: not in the table{_case(name, wants) or nearest(name, wants)}")
+            faults.append(f"{name}: not in the table{other_case(name, wants) or nearest(name, wants)}")
         if field["type"] == "void":
             faults.append(f"{name}: it has no type (it is null everywhere); cast it")
     return Fit(tuple(faults), tuple(new))
@@ -150,25 +151,3 @@ def _constraints(where: str, kind: Any) -> Iterator[str]:
             yield f"{where}value is NOT NULL"
         yield from _constraints(f"{where}key.", kind["keyType"])
         yield from _constraints(f"{where}value.", kind["valueType"])
-
-
-def spell(kind: Any) -> str:
-    """A type as people write it.
-
-    >>> spell({"type": "array", "elementType": "long", "containsNull": True})
-    'array<bigint>'
-    """
-    if isinstance(kind, str):
-        return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(kind, kind)
-    if kind["type"] == "struct":
-        return "struct<" + ", ".join(f"{f['name']}: {spell(f['type'])}" for f in kind["fields"]) + ">"
-    if kind["type"] == "array":
-        return f"array<{spell(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{spell(kind['keyType'])}, {spell(kind['valueType'])}>"
-    return str(kind["type"])
-
-
-def _case(name: str, others: Mapping[str, Any]) -> str:
-    same = [other for other in others if other.lower() == name.lower()]
-    return f" (but {same[0]!r}: names must be spelled alike)" if same else ""

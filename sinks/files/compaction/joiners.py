@@ -134,11 +134,7 @@ class Joiners:
         failpoints.hit("before-compact-stage")
         joining.merge(spark, format_.name, paths, writer, join(folder, name), published=True)
         failpoints.hit("after-compact-stage")
-        found: dict[int, list[Entry]] = {}
-        for entry in self.files.walk(join(folder, name)):
-            place, _, file = entry.name.partition("/")
-            if place.startswith(joining.GROUP) and not file.startswith(("_", ".")):
-                found.setdefault(int(place.partition("=")[2]), []).append(entry)
+        found = joining.merged_files(self.files, join(folder, name))
         return [self._checked(group, folder, name, found.get(n, [])) for n, group in enumerate(groups)]
 
     def _checked(self, group: Group, folder: str, name: str, found: list[Entry]) -> StagedJoin | Unfit:

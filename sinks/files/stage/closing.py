@@ -16,7 +16,7 @@ from epochal.sinks.spark import footers
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, JoiningFiles, is_local
+from epochal.txn.files import JoiningFiles, is_local
 from epochal.txn.model import Attempt
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Closed:
 
     renames: tuple[Rename, ...]
     joins: tuple[Concat, ...]
-    spent: tuple[str, ...]
+    obsolete: tuple[str, ...]
 
 
 @dataclass
@@ -151,11 +151,7 @@ class Closer:
             self.schemas.get(shape),
         )
         failpoints.hit("after-merge")
-        found: dict[int, list[Entry]] = {}
-        for entry in self.files.walk(self._path(folder)):
-            group, _, name = entry.name.partition("/")
-            if group.startswith(joining.GROUP) and not name.startswith(("_", ".")):
-                found.setdefault(int(group.partition("=")[2]), []).append(entry)
+        found = joining.merged_files(self.files, self._path(folder))
         expected = rolling.rows_of(piece for _, part in parts for piece in part)
         whole = len(found) == len(parts) and wrote.fits(entry.length for group in found.values() for entry in group)
         if not whole or expected not in (None, wrote.rows):

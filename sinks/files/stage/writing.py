@@ -110,7 +110,7 @@ class Stager:
                 return columnar.Columnar(spark).rows(format_, paths)
             except OSError as fault:  # an encrypted footer, to which Spark has the key
                 log.debug("rows are counted by a job: %s", fault)
-        return joining.rows_of(spark, format_, paths)
+        return joining.row_counts(spark, format_, paths)
 
     def writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
         """Spark's writer with this sink's options; for pieces and for what they are merged into."""
