@@ -310,7 +310,7 @@ def test_a_frame_is_compared_with_the_live_table_before_anything_is_written(
         "id: part of the primary key, and not in the frame",
         "idd: not in the table; did you mean 'id'?",
         "order_by: 'at' is not in the frame; did you mean 'a'?",
-        "opp: named in an option, and not in the frame",
+        "opp: an option names it, and it is not in the frame",
     ]
     assert "nope" in garbled.check_frame(frame)[0]
     assert not (tmp_path / "staged").exists()

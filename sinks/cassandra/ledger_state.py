@@ -1,4 +1,4 @@
-"""Who writes to a table, as its ledger says at one moment, and what follows from it. Pure."""
+"""What the ledger of a table says at one moment: which streams write to it, and how far each is. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from epochal.txn.model import NO_EPOCH, Attempt, Memory
 
 
 def maker_of(attempt: Attempt) -> str:
-    """Which attempt an epoch is; empty where its start is not known."""
+    """The generation and start of an attempt, which identify it; empty if its start is not known."""
     return f"{attempt.generation}.{attempt.start}" if attempt.start else ""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """One lineage in a table."""
+    """What the ledger records of one stream."""
 
     lineage: str
     replaces: tuple[str, ...] = ()  # the lineages whose place it took
     epoch: int = NO_EPOCH
-    stamp: int = 0  # the latest timestamp that it has taken for an epoch, in or not
-    recent: Mapping[int, str] = field(default_factory=dict)
-    makers: Mapping[int, str] = field(default_factory=dict)  # which attempts the recent epochs are
+    stamp: int = 0  # the latest timestamp that it has taken for an epoch, committed or not
+    recent: Mapping[int, str] = field(default_factory=dict)  # epoch -> digest of its offsets
+    makers: Mapping[int, str] = field(default_factory=dict)  # epoch -> `maker_of` the attempt that wrote it
 
     def shown(self, epoch: int) -> Shown:
-        """Which attempt an epoch in the table is."""
+        """Which attempt wrote an epoch that is in the table."""
         generation, _, start = self.makers.get(epoch, "").partition(".")
         return Shown(int(generation) if generation else None, start, self.recent.get(epoch))
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """Everybody who writes to a table."""
+    """All streams that write to a table."""
 
     streams: Mapping[str, StreamState] = field(default_factory=dict)
-    owner: str | None = None  # the lineage whose totals the table has, if it has any
-    now: int = 0  # the server's clock, in microseconds; 0 where there is nobody
+    owner: str | None = None  # the lineage that owns the table's totals, if it has any
+    now: int = 0  # the server's clock, in microseconds; 0 if no stream is recorded
     claims: Lineages = field(default_factory=Lineages)
 
     def chain(self, lineage: str) -> list[str]:
-        """The lineage, those whose place it took, and so on."""
-        found = [lineage]
-        for each in found:
+        """The lineage, those whose place it took, those whose place they took, and so on."""
+        lineages = [lineage]
+        for each in lineages:
             own = self.streams.get(each)
-            found += [other for other in (own.replaces if own else ()) if other not in found]
-        return found
+            lineages += [other for other in (own.replaces if own else ()) if other not in lineages]
+        return lineages
 
     def adopted_by(self, lineage: str) -> str | None:
         """Who took a lineage's place."""
         return next((s.lineage for s in self.streams.values() if lineage in s.replaces), None)
 
     def next_stamp(self, least: int = 0) -> int:
-        """A timestamp above every one that anybody has taken here, in touch with the server's clock, and even.
+        """An even timestamp, later than any that was taken here and not before the server's clock.
 
-        Deletes carry it, and everything else one more.
+        Deletes carry it, all other writes the next one.
 
         >>> LedgerState({"a": StreamState("a", stamp=40)}, now=30).next_stamp()
         42
@@ -65,15 +65,15 @@ class LedgerState:
         return max(self.now, max(taken, least) + 3) // 2 * 2
 
     def memory(self, lineage: str, target: str, *, adds: bool, identity: str = "") -> Memory:
-        """As the guard reads it, for a sink that `adds` to totals or does not."""
+        """What the guard needs to know; `adds` says whether the sink adds to totals."""
         own = self.streams.get(lineage)
         enrolled = own is not None and (not adds or self.owner == lineage)
-        # Whose place was taken can write no more: only the one who took it has to be asked about.
+        # A lineage whose place was taken writes no more: only the one that took it counts.
         takers = [s for s in self.streams.values() if not (enrolled and s is own)]
         taken = {other for s in takers for other in s.replaces}
         others = {s.lineage: s.epoch for s in self.streams.values() if s.lineage not in {lineage, *taken}}
-        foreign = self.owner is not None and self.owner not in self.chain(lineage)
-        if foreign and self.owner is not None and self.owner not in taken:
+        owned_by_other = self.owner is not None and self.owner not in self.chain(lineage)
+        if owned_by_other and self.owner is not None and self.owner not in taken:
             others.setdefault(self.owner, NO_EPOCH)
         return Memory(
             target,
@@ -85,5 +85,5 @@ class LedgerState:
             holder=self.claims.claims.get(lineage),
             version=self.claims.version,
             identity=identity,
-            exclusive=adds or foreign,
+            exclusive=adds or owned_by_other,
         )

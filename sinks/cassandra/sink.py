@@ -1,8 +1,8 @@
-"""Cassandra: rows are staged as files of ready-made bytes, and written when the epoch is decided.
+"""Cassandra: rows are staged as files of encoded bytes, and written when the epoch is decided.
 
 Cassandra cannot hide rows, so nothing of an epoch reaches it before the decision. Every write carries
-the timestamp that was fixed when the epoch was staged: a repeat, by whomever and however late, changes
-nothing. The epoch is in when the ledger says so.
+the timestamp that was fixed when the epoch was staged: a repeat, by any process at any time, changes
+nothing. An epoch is committed when the ledger records it.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class CassandraSink(CassandraOptions):
     ``"upsert"`` writes rows by primary key; of several rows of a key in one epoch the last by `order_by` wins, and
     those for which `delete_when` holds delete their row. ``"accumulate"`` adds each epoch to `totals`, such as
     ``{"amount": "sum", "orders": "count"}``, exactly once. `dead_letters` is a sink that gets the rows which the table
-    cannot hold, in the same epoch. Secrets and all else about the cluster are in `connection`, limits in `tuning`.
+    cannot hold, in the same epoch. Hosts and secrets are in `connection`, limits in `tuning`.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keyspace, self._table = self.names
         self._endpoint = Endpoint.of(self.cluster)
-        self._folders: dict[str, tuple[JoiningFiles, str]] = {}  # a cache: where a folder is
-        self._stamp = 0  # the latest that this process has seen
+        self._folders: dict[str, tuple[JoiningFiles, str]] = {}  # a cache of resolved paths
+        self._stamp = 0  # the latest timestamp that this process has seen
 
     @property
     def target(self) -> str:
@@ -93,7 +93,7 @@ class CassandraSink(CassandraOptions):
 
     @classmethod
     def from_description(cls, description: Mapping[str, Json]) -> Self:
-        """The same, with secrets from the environment, if at all."""
+        """The sink that a journal describes. Secrets come from the environment, if it may have them."""
         sink = super().from_description(description)
         sink._endpoint = Endpoint.of(sink.cluster, from_journal=True)
         return sink
@@ -139,7 +139,7 @@ class CassandraSink(CassandraOptions):
         faults = faults_of(table, json.loads(rows.schema.json()), self)
         named = [name for name in (*self.drop, self.expires_at) if name is not None]
         faults += [
-            f"{name}: named in an option, and not in the frame{nearest(name, rows.columns)}"
+            f"{name}: an option names it, and it is not in the frame{nearest(name, rows.columns)}"
             for name in named
             if name not in rows.columns
         ]
@@ -175,7 +175,7 @@ class CassandraSink(CassandraOptions):
         files.delete(home_of(home, attempt))
 
     def audit(self, scope: Scope) -> Found:
-        """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
+        """Compare the ledger with the journal. Rows are not read: they may be overwritten, deleted or expired."""
         with naming(self.name):
             own = self._ledger().read().streams.get(scope.lineage)
         return audit.audited(scope, own, keyspace=self._keyspace, mode=self.mode)
@@ -192,7 +192,7 @@ class CassandraSink(CassandraOptions):
             return self._stager(rows).rejected(rows)
 
     def _place(self, scratch: str) -> tuple[JoiningFiles, str]:
-        """Where epochs are staged: where the user says, or in the stream's scratch folder."""
+        """Where epochs are staged: in the folder of the option `staging`, or in the stream's scratch folder."""
         if self.staging is None and not scratch:
             raise Refused(f"sink {self.name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
         folder = self.staging or spark_path(join(scratch, self.name))
@@ -201,7 +201,7 @@ class CassandraSink(CassandraOptions):
         return self._folders[folder]
 
     def _within(self, home: str) -> str:
-        """The folder from which those that are staged in are synced: the checkpoint, or what holds the folder."""
+        """The folder below which new folders are synced: the checkpoint, or the parent of `staging`."""
         return _above(home) if self.staging is not None else _above(_above(home))
 
     def _committer(self, attempt: Attempt) -> Committer:

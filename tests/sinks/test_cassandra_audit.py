@@ -37,4 +37,4 @@ def test_an_epoch_that_is_not_done_yet_is_under_way(monkeypatch: pytest.MonkeyPa
     found = audit(monkeypatch, 2)
 
     assert found.differences == ()
-    assert "it is under way" in found.unproven[-1]
+    assert "it is in progress" in found.unproven[-1]

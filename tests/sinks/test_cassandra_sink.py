@@ -82,13 +82,13 @@ def test_where_the_cluster_is_may_be_told_in_short_but_not_twice() -> None:
         CassandraSink("shop.orders", port=9043, connection=Connection(contact_points=["db1"]))
 
     assert short.cluster == Connection(contact_points=["db1"], port=9043)
-    assert told.value.faults == ("port: beside connection=; put it there, connection=Connection(port=...)",)
+    assert told.value.faults == ("port: not together with connection=; use connection=Connection(port=...)",)
 
 
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"mode": "accumulate"}, "totals: accumulating needs them"),
+        ({"mode": "accumulate"}, "totals: mode='accumulate' needs them"),
         ({"mode": "accumulate", "totals": {"n": "average"}}, "totals['n']='average'"),
         (
             {"mode": "accumulate", "totals": {"n": "sum"}, "connection": Connection(consistency="ONE")},

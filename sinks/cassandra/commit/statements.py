@@ -1,4 +1,4 @@
-"""The statements of an epoch. Names are quoted; values are always bound, never spelled into the text."""
+"""The statements of an epoch. Names are quoted; values are always bound, never part of the text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, ba
 
 
 def adding(keyspace: str, table: str, epoch: StagedEpoch, chain: Sequence[str], attempt: Attempt) -> Adding:
-    """How the rows of an epoch are added to what is there."""
+    """How the rows of an epoch are added to the table's totals."""
     where = " AND ".join(f"{quoted(name)} = ?" for name in epoch.key)
     # In the order of the columns: the journal keeps no order of names.
     totals = {name: epoch.totals[name] for name in epoch.columns if name in epoch.totals}

@@ -79,7 +79,7 @@ def _checked_sum(column: Column, kind: str) -> Column:
 
 
 def by_key(frame: DataFrame, row_format: RowFormat, tasks: int) -> DataFrame:
-    """All rows of a partition in one task, in the order of the primary key and `order_by`."""
+    """The frame with all rows of a partition in one task, in the order of the primary key and `order_by`."""
     kinds = dict(frame.dtypes)
     order: list[Column] = []
     for name in row_format.key:
