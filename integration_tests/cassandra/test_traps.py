@@ -220,7 +220,7 @@ def test_a_table_that_was_made_anew_with_other_types_is_refused_and_one_with_the
     attempt, handle = stage(sink, 0, pairs(spark, (1, 1, "x")))
     space.execute(f"DROP TABLE {table}")
     space.table("t", "id int PRIMARY KEY, a float, b text")  # as many bytes as an int has: nobody else would notice
-    with pytest.raises(Refused, match="made anew since epoch 0 was staged, and a was int and is float"):
+    with pytest.raises(Refused, match="created again since epoch 0 was staged, and a was int and is float"):
         sink.commit(attempt, handle)
     space.execute(f"DROP TABLE {table}")
     space.table("t", "id int PRIMARY KEY, a int, b text")
