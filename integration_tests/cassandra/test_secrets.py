@@ -110,7 +110,7 @@ def test_a_sink_rebuilt_from_the_journal_takes_its_password_from_the_environment
     rebuilt = CassandraSink.from_description(sink.describe())
     monkeypatch.setenv(HOSTS, ",".join(guarded.server.hosts))
     with pytest.raises(
-        Refused, match=r"AuthenticationFailed.*it requires a user and a password: give Connection
+        Refused, match=r"AuthenticationFailed.*it requires a user and a password: give Connection\(user="
     ):
         rebuilt.commit(attempt, handle)
     monkeypatch.setenv(USER, "writer")

@@ -15,7 +15,7 @@ def epoch_version(table: str, lineage: str, epoch: int) -> int:
         version = epochal.epoch_version("lake/orders", query.id, 41)
         spark.read.format("delta").option("versionAsOf", version).load("lake/orders")
 
-    `lineage` is the query's id, or enough of its beginning to tell it apart.
+    `lineage` is the query's id, or a beginning of it that is unique in the table.
     """
     files, target = resolve(table)
     found, state = Committer("delta", files, Layout(target)).table()

@@ -52,7 +52,7 @@ def test_a_column_that_differs_in_case_only_is_never_added() -> None:
 def test_a_column_without_a_type_is_refused() -> None:
     found = fit(TABLE, struct(*TABLE["fields"], field("nothing", "void")), add_columns=True)
 
-    assert found.faults == ("nothing: it has no type (it is null everywhere); cast it",)
+    assert found.faults == ("nothing: it has no type (all its values are null); cast it",)
 
 
 def test_columns_that_delta_fills_in_must_be_left_out() -> None:
@@ -60,7 +60,7 @@ def test_columns_that_delta_fills_in_must_be_left_out() -> None:
 
     assert fit(table, struct(field("id", "long")), add_columns=False).faults == ()
     assert fit(table, struct(field("id", "long"), field("twice", "long")), add_columns=False).faults == (
-        "twice: Delta fills it in; leave it out of the frame",
+        "twice: Delta generates its values; leave it out of the frame",
     )
 
 

@@ -1,16 +1,15 @@
-"""Is a table what the journal says? Reads only.
+"""Compares a table with the journal. Reads only.
 
-By the log alone: each epoch is in it once. Then by rows, file by file in one job: each file belongs to the epoch whose
-entry added it. Epochs whose files were rewritten since (OPTIMIZE, DELETE), or whose columns were changed, are read at
-the last version that has them as they were, one job for each such version. If nobody else has written to the table,
-the sum of all rows proves as much.
+First by the log alone: each epoch must be in it once. Then by rows, file by file in one job: each file belongs to the
+epoch whose entry added it. Epochs whose files were rewritten since (OPTIMIZE, DELETE), or whose columns were changed,
+are read at the last version that has them unchanged, one job for each such version. If no other program has written
+to the table, the sum over all rows proves the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from epochal.sinks.delta.audit.history import History
@@ -24,12 +23,9 @@ from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
 from epochal.txn.row_digests import RowDigest, total
 
-if TYPE_CHECKING:
-    pass
-
 UPSERT = (
-    "rows that an upsert has written may have been updated or deleted since: only that each epoch is in the table's "
-    "log once was looked at"
+    "rows that an upsert has written may have been updated or deleted since: the audit checked only that each epoch is "
+    "in the table's log once"
 )
 
 
@@ -50,8 +46,8 @@ class Auditor:
         scope.progress(f"reading the log of {self.layout.target}")
         table, state = self.committer.table()
         if state is None:
-            if scope.expected.count:  # before the first epoch it may not have been made yet
-                self._differences.append(Difference("there is no table any more"))
+            if scope.expected.count:  # before the first epoch it may not exist yet
+                self._differences.append(Difference("the table is gone"))
             return self._found(frozenset(), 0)
         entries = [entry for entry in log.read(self.files, self.layout.log) if entry.version <= state.version]
         history = History(scope.lineage, entries, state)
@@ -107,11 +103,14 @@ class Auditor:
             self._differences.append(Difference(what, epoch))
         if last < scope.expected.last:
             self._differences.append(
-                Difference(f"is done, and the last epoch by the table's transaction id is {last}", scope.expected.last)
+                Difference(
+                    f"is done in the journal, but the last epoch by the table's transaction id is {last}",
+                    scope.expected.last,
+                )
             )
 
     def _check_files(self, table: Table, history: History) -> None:
-        """Every file of ours that readers see is there, as long as the log says."""
+        """Every file of this stream that readers see must exist, with the length that the log records."""
         for path, size in table.live():
             name = log.last_part(path)
             epoch = history.owner.get(name)
@@ -119,13 +118,13 @@ class Auditor:
                 continue
             length = self.files.length(join(self.layout.target, unquote(path)))
             if length is None:
-                length = self.files.length(join(self.layout.target, path))  # where the log's names are not escaped
+                length = self.files.length(join(self.layout.target, path))  # for logs that do not escape names
             if length != size:
-                what = "is gone" if length is None else f"has {length} bytes"
+                what = "is missing" if length is None else f"has {length} bytes"
                 self._differences.append(Difference(f"{what}, and the table's log says {size} bytes", epoch, name))
 
     def _complete(self, rows: Rows, landed: frozenset[int], seen_from: int) -> Found:
-        """Each epoch took the place of all rows: only the last one's are there."""
+        """Each epoch replaced all rows: the table has only those of the last one."""
         history = rows.history
         last = max(landed, default=None)
         if last is None:
@@ -133,7 +132,7 @@ class Auditor:
         since = [e for e in history.entries if e.version > history.epochs[last].version and e.changes]
         version = since[0].version - 1 if since else history.version
         if since and since[0].epoch is None:
-            self._notes.append(f"{since[0].label} has changed the table since: it was read as it was before")
+            self._notes.append(f"{since[0].label} has changed the table since: the audit read the version before it")
         row_digests = self._read(rows, version)
         if row_digests is None:
             return self._found(landed, seen_from, only_from=last)
@@ -152,7 +151,7 @@ class Auditor:
             if version == history.version:
                 row_digests = live
             elif whole is not None and not compare(rows.scope.expected.total, whole):
-                continue  # the sum has proven it
+                continue  # the sum over all rows has proven it
             else:
                 row_digests = self._read(rows, version, numbers)
             if row_digests is None:
@@ -160,7 +159,7 @@ class Auditor:
             if version != history.version:
                 (later,) = (entry.label for entry in history.entries if entry.version == version + 1)
                 self._notes.append(
-                    f"{later} has rewritten rows of {len(numbers)} epochs: they were read as they were before"
+                    f"{later} has rewritten rows of {len(numbers)} epochs: the audit read the version before it"
                 )
             for epoch in numbers:
                 epochs[epoch] = total(row_digests.get(name, RowDigest()) for name in history.epochs[epoch].added)
@@ -185,7 +184,7 @@ class Auditor:
         return None
 
     def _look_for_repeats(self, rows: Rows, live: set[str]) -> None:
-        """What others have appended since the stream began: are they rows of this stream once more?"""
+        """Check whether other programs have appended rows of this stream once more."""
         appends = rows.history.other_appends
         if not appends:
             return
@@ -196,24 +195,24 @@ class Auditor:
             counts = [repeated.get(name, (0, 0)) for name in entry.added]
             count, same = sum(c for c, _ in counts), sum(s for _, s in counts)
             if not entry.added <= live:
-                self._unproven.append(f"{entry.label} appended rows that no stream of epochal's gave, rewritten since")
+                self._unproven.append(f"{entry.label} appended rows that no stream of epochal wrote, rewritten since")
             elif count and same == count:
-                what = f"{entry.label} appended {count} rows that no stream of epochal's gave, and each is a row of it"
-                self._differences.append(Difference(what))
+                what = f"appended {count} rows that no stream of epochal wrote, and each equals a row of this stream"
+                self._differences.append(Difference(f"{entry.label} {what}"))
             elif same:
                 self._unproven.append(
-                    f"{entry.label} appended {count} rows that no stream of epochal's gave; {same} of them are equal "
+                    f"{entry.label} appended {count} rows that no stream of epochal wrote; {same} of them are equal "
                     "to rows of this one"
                 )
             else:
                 self._notes.append(
-                    f"{entry.label} appended {count} rows that no stream of epochal's gave: others write here"
+                    f"{entry.label} appended {count} rows that no stream of epochal wrote: other programs write here"
                 )
 
 
 def _grouped(history: History, landed: frozenset[int]) -> dict[int, list[int]]:
-    """Epochs by the version at which they are to be read."""
-    found: dict[int, list[int]] = {}
+    """Epochs by the version at which they are read."""
+    by_version: dict[int, list[int]] = {}
     for epoch in sorted(landed):
-        found.setdefault(history.kept_until(epoch), []).append(epoch)
-    return found
+        by_version.setdefault(history.unchanged_until(epoch), []).append(epoch)
+    return by_version

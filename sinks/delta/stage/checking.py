@@ -1,4 +1,4 @@
-"""Could an upsert use a frame's columns as its options say? Asked before anything is written; no job runs."""
+"""Checks the columns that the options of an upsert name, before anything is written. No job runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first phase: Spark's own writer puts the epoch's files where no log entry names them."""
+"""The first phase: Spark's own writer writes the epoch's files to a place that no log entry names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stager:
     def write(
         self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool, digest: bool = False
     ) -> tuple[RowDigest, list[StagedFile]]:
-        """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
+        """Let Spark write the staged files; the digest of their rows, and the files as the log will name them."""
         from pyspark.errors import PySparkException
         from pyspark.sql import Observation
 
@@ -88,7 +88,7 @@ class Stager:
     def _measured(
         self, attempt: Attempt, names: Sequence[tuple[str, int]], state: TableState, *, native: bool
     ) -> tuple[int, list[StagedFile]]:
-        """The files that have rows, with the statistics and partition values that Delta's log wants."""
+        """The files that have rows, with their statistics and partition values for Delta's log."""
         from pyarrow.parquet import read_metadata
 
         home = self._layout.attempt(attempt)

@@ -1,6 +1,6 @@
-"""What each of our commits says about itself in the table's history.
+"""The note in each of our commits: which epoch it is, and of which stream.
 
-It stands in ``userMetadata`` of the commit, as JSON, and so in DESCRIBE HISTORY.
+It is in ``userMetadata`` of the commit, as JSON, so DESCRIBE HISTORY shows it.
 """
 
 from __future__ import annotations
@@ -54,4 +54,4 @@ def committed_epochs(commits: Iterable[tuple[int, str | None]]) -> Iterator[Comm
                     str(value.get("start", "")),
                 )
         except (ValueError, KeyError, TypeError):
-            continue  # somebody else's commit, with userMetadata of its own
+            continue  # a commit of another program, with its own userMetadata

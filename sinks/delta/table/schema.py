@@ -1,4 +1,4 @@
-"""Does a frame fit a table, column by column? On schemas as Spark and Delta both write them in JSON."""
+"""Compares a frame with a table, column by column. Schemas are JSON, as Spark and Delta both write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epochal.sinks.spark.types import spell
 
 Schema = Mapping[str, Any]
 
-# What every Delta reader and writer has known from the beginning, and one that came later.
+# The types that every Delta reader and writer knows, and one that was added later.
 PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date", "timestamp"}
 NTZ = "timestamp_ntz"
 SPECIAL = frozenset(" ,;{}()\n\t=")
@@ -38,7 +38,7 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
                     f"{name}: the table has it ({spell(field['type'])}), the frame does not{other_case(name, has)}"
                 )
         elif is_filled(field):
-            faults.append(f"{name}: Delta fills it in; leave it out of the frame")
+            faults.append(f"{name}: Delta generates its values; leave it out of the frame")
         elif bare(field["type"]) != bare(has[name]["type"]):
             faults.append(f"{name}: {spell(has[name]['type'])} in the frame, {spell(field['type'])} in the table")
     for name, field in has.items():
@@ -49,7 +49,7 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         else:
             faults.append(f"{name}: not in the table{other_case(name, wants) or nearest(name, wants)}")
         if field["type"] == "void":
-            faults.append(f"{name}: it has no type (it is null everywhere); cast it")
+            faults.append(f"{name}: it has no type (all its values are null); cast it")
     return Fit(tuple(faults), tuple(new))
 
 
@@ -59,7 +59,7 @@ def is_filled(field: Mapping[str, Any]) -> bool:
 
 
 def nullable(schema: Schema) -> dict[str, Any]:
-    """The schema of a new table: a stream promises nothing about nulls, and carries no metadata."""
+    """The schema of a new table: any column may be null, and none has metadata."""
     return {
         "type": "struct",
         "fields": [
@@ -69,7 +69,7 @@ def nullable(schema: Schema) -> dict[str, Any]:
 
 
 def bare(kind: Any) -> Any:
-    """A type without what it says about nulls and without metadata."""
+    """A type without its nullability and metadata."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "struct":
@@ -99,16 +99,16 @@ def leaf_types(kind: Any) -> Iterator[str]:
 
 
 def is_plain(kind: str, *, ntz: bool = True) -> bool:
-    """Whether it is one of Delta's first types."""
+    """Whether it is a type that every Delta writer knows."""
     return kind in PLAIN or kind.startswith("decimal") or (ntz and kind == NTZ)
 
 
 def creation_faults(schema: Schema, partition_by: Sequence[str]) -> list[str]:
-    """What keeps a table of such columns from being made, or from being written to later."""
+    """What keeps a table with these columns from being created, or from being written to later."""
     names = [field["name"] for field in schema["fields"]]
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
     faults = [
-        f"{name!r}: Delta has no names with any of ' ,;{{}}()=', tabs or line ends"
+        f"{name!r}: Delta does not allow any of ' ,;{{}}()=', tabs or line ends in names"
         for name in names
         if SPECIAL & {*name}
     ]
@@ -119,14 +119,14 @@ def creation_faults(schema: Schema, partition_by: Sequence[str]) -> list[str]:
         if name in kinds and (not isinstance(kinds[name], str) or kinds[name] in ("binary", "variant"))
     ]
     if names and set(names) <= set(partition_by):
-        faults.append("partition_by: a column that is not in it is needed too")
+        faults.append("partition_by: at least one column must not be in it")
     lower = [name.lower() for name in names]
-    faults += [f"{name!r}: twice, but for its spelling" for name in names if lower.count(name.lower()) > 1]
+    faults += [f"{name!r}: two columns differ in case only" for name in names if lower.count(name.lower()) > 1]
     return faults
 
 
 def constraints(schema: Schema) -> list[str]:
-    """Every field that must not be null, or whose metadata asks something of writers."""
+    """Every field that must not be null, or whose metadata demands something of writers."""
     return list(_constraints("", schema))
 
 

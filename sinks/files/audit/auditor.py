@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.sinks.files.audit.reader import Reader
 from epochal.sinks.files.compaction import live, records
@@ -24,9 +24,6 @@ from epochal.txn.audit import Difference, Found, Scope
 from epochal.txn.files import Entry, Files, join
 from epochal.txn.model import lineage_tag
 from epochal.txn.row_digests import RowDigest, total
-
-if TYPE_CHECKING:
-    pass
 
 _PART = re.compile(r"part-(\d{12})(?:\.\d+\.\d+)?-\d{5}-([^.]+)")
 HEADER = "header"
