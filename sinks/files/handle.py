@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.txn.model import Attempt, Json
 
-Rename = tuple[str, str, int]  # what is staged, what it will be called, its length
+Rename = tuple[str, str, int]  # a staged file, its published name, its length
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Files that become one, in place, and what it will be called."""
+    """Files that are joined in place, and the published name of the result."""
 
     sources: tuple[tuple[str, int], ...]
     target: str
@@ -25,17 +25,17 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class StagedEpoch:
-    """What a handle says."""
+    """Everything that a commit needs, in any later process."""
 
     facts: EpochFacts
     files: tuple[Rename, ...] = ()
     joins: tuple[Concat, ...] = ()
     markers: tuple[Rename, ...] = ()
-    has_open_pieces: bool = False  # pieces of parts that stay open
-    obsolete: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
+    has_open_pieces: bool = False  # whether it staged pieces of parts that stay open
+    obsolete: tuple[str, ...] = ()  # pieces, and folders of pieces, whose rows are in published files
 
     def entry(self, attempt: Attempt) -> PublishedEpoch:
-        """What the manifest will say of it."""
+        """The epoch's entry in the manifest."""
         shown = [(target, length) for _, target, length in self.files]
         shown += [(one.target, one.length) for one in self.joins]
         return PublishedEpoch(

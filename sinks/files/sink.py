@@ -1,8 +1,8 @@
 """Rolling files: an epoch's files are staged by Spark's own writer and published by rename.
 
-Stage writes below ``_epochal/``, which readers pass over (`stage`), and records each file's length; commit renames
-(`commit`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
-decided while the epoch is staged (`rolling`) and recorded with it.
+Stage writes below ``_epochal/``, which readers ignore (`stage`), and records each file's length; commit renames
+(`commit`). With a rolling policy an epoch writes pieces of parts that stay open. Which parts close is decided while
+the epoch is staged (`rolling`) and recorded with it.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class RollingFileSink(FileOptions):
             if files.names(layout.open(other)):
                 raise Refused(
                     f"sink {self.name!r}: the stream whose place this one takes has parts open in "
-                    f"{layout.open(other)}, whose rows would never appear. Publish them first: `epochal roll` with "
-                    "that stream's checkpoint"
+                    f"{layout.open(other)}, whose rows would never be published. Publish them first: `epochal roll` "
+                    "with that stream's checkpoint"
                 )
         return self._register.claim(claim, version=version)
 
@@ -164,7 +164,7 @@ class RollingFileSink(FileOptions):
             epoch = StagedEpoch(facts, files=tuple(renames))
             return self._staged(attempt, epoch, batch.state, OpenParts(self._place()[1].target), marks, clock)
         fresh = self._stager.pieces(rows.sparkSession, attempt, written, clock)
-        if policy is None:  # as ever, a file for each that was written; and what is still open is closed
+        if policy is None:  # every written file is published by itself, and parts that are still open are closed
             plan = rolling.roll_plan(before.pieces, None, clock)
             plan = RollPlan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
@@ -238,7 +238,7 @@ class RollingFileSink(FileOptions):
         fresh: frozenset[Piece],
         facts: EpochFacts,
     ) -> Staged:
-        """Close what the plan says, and record what stays open."""
+        """Close the parts that the plan closes, and record those that stay open."""
         files, layout = self._place()
         stager = self._stager
         headers = {**(self._parts(state).headers or {}), **stager.headers}
@@ -277,7 +277,7 @@ class RollingFileSink(FileOptions):
         return self._decoded[1]
 
     def _opened(self, state: Mapping[str, Json]) -> OpenParts:
-        """What is open, which must be in this sink's target."""
+        """The open parts, which must be in this sink's target."""
         parts, target = self._parts(state), self._place()[1].target
         if parts.target not in (None, target):
             raise Refused(
@@ -290,7 +290,7 @@ class RollingFileSink(FileOptions):
         return isinstance(self.marker, Complete) and self.marker.by == what
 
     def _marks(self, before: OpenParts, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
-        """What has become of the buckets that await their marker, those of this epoch's rows included."""
+        """Which buckets still await their marker and which get it now, those of this epoch's rows included."""
         if not isinstance(self.marker, Complete):
             return Marks()
         ends = {bucket: completion.ends_at(bucket, self.buckets) for bucket in touched}
@@ -298,14 +298,14 @@ class RollingFileSink(FileOptions):
         return self.marker.divide(awaited, watermark=watermark, clock=clock)
 
     def _warn_of_watermark(self, batch: Batch[DataFrame]) -> None:
-        """Once a start; before its first rows no query has a watermark."""
+        """Warn once per start if the query has no watermark; before its first rows no query has one."""
         lacks = self._awaits("watermark") and batch.watermark is None and batch.attempt.epoch > 0
         if lacks and not self._warned_of_watermark:
             log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self.name)
             self._warned_of_watermark = True
 
     def _check_open(self, lineage: str, before: OpenParts) -> None:
-        """Once a start: pieces that the journal knows nothing of are rows that would never appear."""
+        """Once per start: refuse pieces that the journal does not know, whose rows would never be published."""
         files, layout = self._place()
         if not self._checked_open and not before.pieces and files.names(layout.open(lineage)):
             raise Refused(
@@ -316,7 +316,7 @@ class RollingFileSink(FileOptions):
         self._checked_open = True
 
     def _place(self) -> tuple[JoiningFiles, Layout]:
-        """The file system and the full path, found when first needed: only then is there a session."""
+        """The file system and the paths, resolved when first needed: only then is there a session."""
         if self._bound is None:
             files, target = resolve(self.path)
             self._bound = files, Layout(target)
@@ -342,6 +342,6 @@ class RollingFileSink(FileOptions):
 
 
 def _first_clock(earlier: Sequence[Handle]) -> float:
-    """A replay goes by the time at which the epoch was first staged, so that it closes the same parts."""
+    """The time at which the epoch was first staged: a replay uses it too, so that it closes the same parts."""
     clocks = [handle.body.get("clock") for handle in earlier]
     return min((clock for clock in clocks if isinstance(clock, float)), default=time.time())

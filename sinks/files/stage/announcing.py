@@ -1,4 +1,4 @@
-"""Stages the markers that tell readers of an epoch once it is published."""
+"""Stages the markers that are published with an epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epochal.txn.model import Attempt
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Works in the staging area of one attempt, beside the files that the epoch names."""
+    """Stages markers in the staging area of one attempt."""
 
     files: JoiningFiles
     layout: Layout
@@ -22,7 +22,7 @@ class Announcer:
     marker: str | Complete
 
     def announce(self, epoch: StagedEpoch, marks: Marks) -> StagedEpoch:
-        """The epoch with its markers, which are staged."""
+        """Stage the markers; the epoch with them."""
         home = self.layout.attempt(self.attempt)
         shown = [target for target, _ in epoch.entry(self.attempt).files]
         made = self._markers(marks, shown)
@@ -34,13 +34,13 @@ class Announcer:
         return replace(epoch, markers=tuple(markers))
 
     def _markers(self, marks: Marks, targets: list[str]) -> list[tuple[str, bytes]]:
-        """The names and contents of what is published with the files."""
+        """The names and contents of the markers."""
         if self.marker == "epoch":
             return [(marker_name(self.attempt), b"")]
         if self.marker == "bucket":
             folders = sorted({target[: target.rfind("/") + 1] for target in targets})
             return [(f"{folder}{completion.SUCCESS}", b"") for folder in folders]
-        # All earlier epochs are published when one is staged, so what lies there tells the version.
+        # All earlier epochs are published when one is staged, so the markers there give the version.
         versions = [
             completion.next_version(self.files.names(join(self.layout.target, bucket))) for bucket in marks.complete
         ]

@@ -1,4 +1,4 @@
-"""Stages what a closed part becomes: one file, whatever its pieces are."""
+"""Stages closed parts: the pieces of each become one file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Copies go through the driver, one after the other. What an epoch closes beyond this is merged by a job of Spark's, on
-# all its machines.
+# The driver makes copies, one after the other. Beyond this many bytes in an epoch, a Spark job merges the pieces.
 COPIED_AT_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What is to be renamed, what is to be joined first, and which pieces nobody needs after that."""
+    """What the commit renames, what it joins first, and which pieces it removes afterwards."""
 
     renames: tuple[Rename, ...]
     joins: tuple[Concat, ...]
@@ -40,7 +39,7 @@ class Closed:
 
 @dataclass
 class Closer:
-    """Works in the staging area of one attempt; open pieces of earlier epochs are only read."""
+    """Closes parts in the staging area of one attempt; pieces of earlier epochs are only read."""
 
     sink: str
     files: JoiningFiles
@@ -59,7 +58,7 @@ class Closer:
     _copied: int = 0
 
     def close(self, plan: RollPlan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
-        """A rename where a part is one file already, else joined in place, copied or merged."""
+        """Make one file of each closed part: by a rename if it has one piece, else by joining, copying or merging."""
         for piece in (piece for part in plan.closed for piece in part):
             self._names[piece] = f"{DATA}/{piece.name}" if piece in fresh else f"{_folder(piece)}/{piece.name}"
         self._check_lengths(fresh)
@@ -70,13 +69,13 @@ class Closer:
         for number, part in enumerate(plan.closed):
             self._close(number, part, spark, in_place=in_place)
         for number, (shape, parts) in enumerate(self._to_merge.items()):
-            assert spark is not None  # asked for where something is to be merged
+            assert spark is not None  # the caller has one if something is merged
             self._merge(spark, f"merged-{number}", shape, parts)
         taken = {rename[0] for rename in self._renames} | {name for one in self._joins for name, _ in one.sources}
         unused = {piece: name for piece, name in self._names.items() if name not in taken}
-        # What is in a merged or copied file.
+        # Pieces whose rows are in a merged or copied file.
         self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
-        # What is joined in place leaves its folder by itself, so nothing of it has to go.
+        # Pieces that are joined in place leave their folder, so they need no removal.
         folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
         return Closed(tuple(self._renames), tuple(self._joins), (*sorted(folders), *sorted(single)))
@@ -100,15 +99,15 @@ class Closer:
             self._renames.append((staged, target, self._copy(staged, sources, format_, spark)))
 
     def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
-        """Whether a part's pieces are large enough to stay row groups of the file that they become."""
+        """Whether a part's pieces are large enough to become row groups of one file."""
         size = sum(piece.bytes for piece in part)
         return size >= self.merge_below * len(part) and self._copied + size <= COPIED_AT_MOST
 
     def _copy_groups(
         self, number: int, target: str, part: tuple[Piece, ...], format_: str, spark: SparkSession | None
     ) -> bool:
-        """Copy the row groups of a part's pieces into one file; False if they are of a kind that has to be merged."""
-        assert spark is not None  # asked for where something is to be merged
+        """Copy the row groups of a part's pieces into one file; False if the pieces must be merged instead."""
+        assert spark is not None  # the caller has one if something is merged
         staged = f"{JOINED}/{number}"
         self._columnar = self._columnar or Columnar(spark)
         failpoints.hit("before-copy")
@@ -131,7 +130,7 @@ class Closer:
             self.files.join_copies(path, paths)
             length = sum(length for _, length in sources)
         else:
-            assert spark is not None  # asked for where blocks are to be copied
+            assert spark is not None  # the caller has one if blocks are copied
             self._joiner = self._joiner or avro.Joiner(spark)
             length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
         self.files.sync_all([path], within=self.layout.target)
@@ -170,7 +169,7 @@ class Closer:
         )
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
-        """A piece that is not as its epoch left it must stop the query before something is built on it."""
+        """Stop the query before a part is built from a piece that has changed since its epoch."""
         earlier = self._names.keys() - fresh
         lengths: dict[str, int] = {}
         for folder in {_folder(piece) for piece in earlier}:  # one listing each: a part may have thousands of pieces
@@ -181,8 +180,8 @@ class Closer:
             if found != piece.bytes:
                 raise Refused(
                     f"sink {self.sink!r}: {path} holds rows of epoch {piece.epoch} that are not published yet, and "
-                    f"{'is gone' if found is None else f'has {found} bytes'} instead of {piece.bytes}: another program "
-                    "has changed the folder. Put it back from a copy; nothing of this epoch was written"
+                    f"{'is missing' if found is None else f'has {found} bytes'} instead of {piece.bytes}: another "
+                    "program has changed the folder. Put it back from a copy; nothing of this epoch was written"
                 )
 
     def _check_merged(self, spark: SparkSession, format_: str, staged: str, part: tuple[Piece, ...]) -> None:
