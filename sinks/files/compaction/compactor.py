@@ -1,4 +1,4 @@
-"""The steps of a compaction, as the package tells them. Several may do each at once, and one who slept again."""
+"""The steps of a compaction, as the package describes them. Each is idempotent and safe to run concurrently."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _STAGING = re.compile(r"(\d{12})-[0-9a-f]+", re.ASCII)
 
 @dataclass
 class Report:
-    """What a run found and did."""
+    """What a run of the compactor saw and did."""
 
     choice: Choice
     live: list[LiveFile]  # before
-    number: int | None = None  # of the compaction; None if there was nothing to join, or it was only looked
+    number: int | None = None  # of the compaction; None if nothing was joined
     joined: tuple[Joined, ...] = ()
-    unfinished: int | None = None  # begun by others; a run would finish it first
-    finished: list[int] = field(default_factory=list)  # begun by others
-    given_up: list[int] = field(default_factory=list)  # a joined file of theirs was lost
-    waiting: dict[int, float] = field(default_factory=dict)  # whose old files are in their grace, and until when
+    unfinished: int | None = None  # begun by another process; a run would finish it first
+    finished: list[int] = field(default_factory=list)  # begun by other processes
+    given_up: list[int] = field(default_factory=list)  # given up, because a joined file was lost
+    waiting: dict[int, float] = field(default_factory=dict)  # compactions in their grace period -> its end
 
 
 class _Lost(Exception):
-    """A joined file is neither staged nor published, before readers were progress of it."""
+    """A joined file is neither staged nor published, and no reader lists it yet."""
 
 
 @dataclass
@@ -55,39 +55,39 @@ class Compactor:
     clock: Callable[[], float] = time.time
 
     def look(self) -> Report:
-        """What a run would join; nothing is changed."""
+        """What a run would join. Changes nothing."""
         known = records.read(self.files, self.layout)
         found, choice, _ = self._choose(known)
         unfinished = None if known.is_finished else known.last
         return Report(choice, found, unfinished=unfinished, waiting=self._waiting(known))
 
     def run(self) -> Report:
-        """Finish what others have begun, then join what is small, once."""
+        """Finish interrupted compactions, then run one."""
         finished: list[int] = []
         given_up: list[int] = []
         while (report := self._try(finished, given_up)) is None:
-            self.progress("another compaction was first: looking again")
+            self.progress("another compaction was first: starting over")
         known = records.read(self.files, self.layout)
         self._sweep(known)
         report.finished, report.given_up, report.waiting = finished, given_up, self._waiting(known)
         return report
 
     def _try(self, finished: list[int], given_up: list[int]) -> Report | None:
-        """One compaction; None if another was first, so that all that was read is out of date."""
+        """Run one compaction; None if another process was first, so that what was read is out of date."""
         known = self._finish_others(finished, given_up)
         number = known.last + 1
         try:
             found, choice, joiners = self._choose(known)
             plan = self._stage(number, choice, joiners) if choice.groups else None
         except Exception:
-            # The winner may have removed the files that were being read, or the folder that was written to.
+            # The other process may have removed files that this one read, or the folder that it wrote to.
             if self._is_taken(number):
                 return None
             raise
         report = Report(choice, found)
         if plan is None or not plan.files:
             return report
-        if not self._win(plan):
+        if not self._record(plan):
             return None
         self._carry_out(plan, given_up)
         if number not in given_up:
@@ -114,7 +114,7 @@ class Compactor:
         return found, choose(found, self.max_bytes, lengths, joiners.key), joiners
 
     def _stage(self, number: int, choice: Choice, joiners: Joiners) -> CompactionPlan:
-        """Join the files, where no reader looks. Without files, the plan is for nothing."""
+        """Join the files where no reader looks. The plan has no files if none could be joined."""
         staging = f"{number:012d}-{uuid.uuid4().hex}"
         folder = join(self.layout.compacting, staging)
         self.progress(f"joining {sum(len(group.files) for group in choice.groups)} files to {len(choice.groups)}")
@@ -130,11 +130,11 @@ class Compactor:
                 self.files.delete(folder)
         return CompactionPlan(number, staging, self.grace, tuple(files), self.clock())
 
-    def _win(self, plan: CompactionPlan) -> bool:
+    def _record(self, plan: CompactionPlan) -> bool:
         failpoints.hit("before-compact-plan")
         won = records.create(self.files, self.layout, plan)
         failpoints.hit("after-compact-plan")
-        if not won:  # or the answer was lost on the way, and this plan is the one that is there
+        if not won:  # unless only the answer was lost, and this plan is the recorded one
             won = records.read_plan(self.files, self.layout, plan.number).staging == plan.staging
         if not won:
             self.files.delete(join(self.layout.compacting, plan.staging))
@@ -155,7 +155,7 @@ class Compactor:
     def _finish_others(self, finished: list[int], given_up: list[int]) -> CompactionHistory:
         sweep(self.files, self.layout.compactions)
         known = records.read(self.files, self.layout)
-        while not known.is_finished:  # there may be another by the time that one is finished
+        while not known.is_finished:  # another process may begin one meanwhile
             self.progress(f"finishing compaction {known.last}, which another process has begun")
             self._carry_out(records.read_plan(self.files, self.layout, known.last), given_up)
             if known.last not in given_up:
@@ -167,7 +167,7 @@ class Compactor:
         return known
 
     def _carry_out(self, plan: CompactionPlan, given_up: list[int]) -> None:
-        """From the plan to the end."""
+        """Do all steps after the plan."""
         files = plan.files
         try:
             self.progress(f"publishing {len(plan.files)} joined files")
@@ -176,13 +176,13 @@ class Compactor:
             folders = {self._path(joined.path).rpartition("/")[0] for joined in plan.files}
             self.files.sync_all(sorted(folders), within=self.layout.target)
         except _Lost as fault:
-            # Readers list the old files, which are all there; nobody can finish this, so nobody must try for ever.
-            log.warning("compaction given up, the files are as before: %s", fault)
+            # Readers list the old files, which are all there. No process can finish this compaction, so it is closed.
+            log.warning("compaction given up, the files are as before", extra={"error": str(fault)})
             files = ()
         failpoints.hit("before-compact-done")
         records.create(self.files, self.layout, CompactionDone(plan.number, files, self.clock()))
         failpoints.hit("after-compact-done")
-        done = records.read_done(self.files, self.layout, plan.number)  # the first to make it has decided
+        done = records.read_done(self.files, self.layout, plan.number)  # the first process to create it has decided
         if not done.files:
             given_up.append(plan.number)
         self._remove(plan, done)
@@ -200,12 +200,12 @@ class Compactor:
         failpoints.hit("after-compact-rename")
 
     def _check_done(self, plan: CompactionPlan, fault: str) -> None:
-        """A joined file may be gone: others have finished this, and a later compaction has replaced it."""
+        """A joined file may be missing because this compaction is done and a later one has replaced the file."""
         if self.files.length(records.path_of(self.layout, plan.number, records.DONE)) is None:
             raise _Lost(fault)
 
     def _remove(self, plan: CompactionPlan, done: CompactionDone) -> None:
-        # Of one that was given up the staging goes first: after that nobody can publish what is removed here.
+        # The staging folder first: after that no process can publish the files of a compaction that was given up again.
         self.files.delete(join(self.layout.compacting, plan.staging))
         if done.files and self.clock() < done.at + plan.grace:
             return
@@ -223,7 +223,7 @@ class Compactor:
         failpoints.hit("after-compact-removed")
 
     def _sweep(self, known: CompactionHistory) -> None:
-        """Remove what those left who died while they joined, or were second. A number that is free may yet be won."""
+        """Remove staging folders of processes that died or lost the race. Folders of a free number may be in use."""
         for name in self.files.names(self.layout.compacting):
             found = _STAGING.fullmatch(name)
             if found is None or not 0 < int(found[1]) <= known.last:
@@ -231,8 +231,8 @@ class Compactor:
             if records.read_plan(self.files, self.layout, int(found[1])).staging != name:
                 try:
                     self.files.delete(join(self.layout.compacting, name))
-                except OSError:  # its maker is still writing there, in vain
-                    log.debug("%s: left to the next sweep", name)
+                except OSError:  # another process still writes there, though its plan has lost
+                    log.debug("staging folder left to the next sweep", extra={"folder": name})
 
     def _is_taken(self, number: int) -> bool:
         return self.files.length(records.path_of(self.layout, number, records.PLAN)) is not None
