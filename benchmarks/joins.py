@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measure import note, race, table, timed
 from epochal import session
 from epochal.sinks.files.commit import Publisher
-from epochal.sinks.files.handle import Join, Work
+from epochal.sinks.files.handle import Concat, StagedEpoch
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.storage.hadoop import HadoopFiles
@@ -75,7 +75,7 @@ class Bench:
         self._staging.delete(layout.target)
         return seconds
 
-    def _stage(self, layout: Layout, attempt: Attempt) -> Work:
+    def _stage(self, layout: Layout, attempt: Attempt) -> StagedEpoch:
         joins, contents = [], []
         for part in range(self._parts):
             names = [f"open/{epoch:012d}/bucket={part}/piece" for epoch in range(self._pieces - 1)]
@@ -83,10 +83,10 @@ class Bench:
             data = [f'{{"id":{part},"piece":{number}}}\n'.encode() for number in range(self._pieces)]
             contents += [(layout.source(attempt, name), text) for name, text in zip(names, data, strict=True)]
             sources = tuple((name, len(text)) for name, text in zip(names, data, strict=True))
-            joins.append(Join(sources, f"bucket={part}/part-{part:05d}.json"))
+            joins.append(Concat(sources, f"bucket={part}/part-{part:05d}.json"))
         self._staging.create_all(contents, durable=False)
-        spent = tuple(f"open/{epoch:012d}" for epoch in range(self._pieces - 1))
-        return Work(EpochFacts(rows=self._parts * self._pieces), joins=tuple(joins), spent=spent)
+        obsolete = tuple(f"open/{epoch:012d}" for epoch in range(self._pieces - 1))
+        return StagedEpoch(EpochFacts(rows=self._parts * self._pieces), joins=tuple(joins), obsolete=obsolete)
 
     def _check(self, layout: Layout) -> None:
         names = [entry.name for entry in self._staging.walk(layout.target)]

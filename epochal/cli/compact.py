@@ -32,7 +32,7 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
         max_bytes,
         grace=grace,
         header=header,
-        told=(lambda _: None) if as_json else _progress,
+        progress=(lambda _: None) if as_json else _progress,
     )
     report = compactor.look() if dry_run else compactor.run()
     print(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))

@@ -109,7 +109,9 @@ def test_a_sink_rebuilt_from_the_journal_takes_its_password_from_the_environment
     attempt, handle = stage(sink, 0, spark.range(100, 110))
     rebuilt = CassandraSink.from_description(sink.describe())
     monkeypatch.setenv(HOSTS, ",".join(guarded.server.hosts))
-    with pytest.raises(Refused, match=r"AuthenticationFailed.*it wants a user and a password: give Connection\(user="):
+    with pytest.raises(
+        Refused, match=r"AuthenticationFailed.*it requires a user and a password: give Connection\(user="
+    ):
         rebuilt.commit(attempt, handle)
     monkeypatch.setenv(USER, "writer")
     monkeypatch.setenv(PASSWORD, SECRET)
@@ -125,7 +127,7 @@ def test_hosts_that_only_a_journal_names_get_no_secret(
     monkeypatch.setenv(PASSWORD, SECRET)
     described = guarded.sink(staging=str(tmp_path)).describe()
 
-    with pytest.raises(Refused, match=f"named by the journal alone.*--trust {guarded.server.hosts[0]}"):
+    with pytest.raises(Refused, match=f"only the journal names its hosts.*--trust {guarded.server.hosts[0]}"):
         CassandraSink.from_description(described).open(LINEAGE)
     with trusting(guarded.server.hosts[0]):
         assert CassandraSink.from_description(described).open(LINEAGE).target
@@ -137,7 +139,7 @@ def test_hosts_that_only_a_journal_names_get_no_secret(
         ({"password": f"{SECRET}-not"}, "check the user and the password"),
         (
             {"user": None, "password": None},
-            "it wants a user and a password: give Connection(user=",
+            "it requires a user and a password: give Connection(user=",
         ),
         ({"ca_file": "OTHER"}, "the server's certificate is not signed by ca_file"),
         ({"ca_file": "nowhere.pem"}, "No such file or directory; check ca_file, cert_file and key_file"),

@@ -220,7 +220,7 @@ def test_a_table_that_was_made_anew_with_other_types_is_refused_and_one_with_the
     attempt, handle = stage(sink, 0, pairs(spark, (1, 1, "x")))
     space.execute(f"DROP TABLE {table}")
     space.table("t", "id int PRIMARY KEY, a float, b text")  # as many bytes as an int has: nobody else would notice
-    with pytest.raises(Refused, match="made anew since epoch 0 was staged, and a was int and is float"):
+    with pytest.raises(Refused, match="created again since epoch 0 was staged, and a was int and is float"):
         sink.commit(attempt, handle)
     space.execute(f"DROP TABLE {table}")
     space.table("t", "id int PRIMARY KEY, a int, b text")
@@ -310,7 +310,7 @@ def test_a_frame_is_compared_with_the_live_table_before_anything_is_written(
         "id: part of the primary key, and not in the frame",
         "idd: not in the table; did you mean 'id'?",
         "order_by: 'at' is not in the frame; did you mean 'a'?",
-        "opp: named in an option, and not in the frame",
+        "opp: an option names it, and it is not in the frame",
     ]
     assert "nope" in garbled.check_frame(frame)[0]
     assert not (tmp_path / "staged").exists()

@@ -126,7 +126,7 @@ def test_settings_alone_describe_a_sink(space: Keyspace) -> None:
         ("id bigint PRIMARY KEY", ["id % 1 AS id"], "several rows of one epoch have the same id"),
         ("id bigint PRIMARY KEY, v blob", ["id", "cast(repeat('x', 5000) AS binary) AS v"], "max_row_bytes"),
         ("id bigint PRIMARY KEY", ["id", "id AS extra"], "extra: not in the table"),
-        ("id bigint, c int, s int static, PRIMARY KEY (id, c)", ["id", "1 AS c", "2 AS s"], "s: static"),
+        ("id bigint, c int, s int static, PRIMARY KEY (id, c)", ["id", "1 AS c", "2 AS s"], "s: a static column"),
     ],
 )
 def test_bad_input_is_refused_with_its_reason_and_nothing_is_written(

@@ -119,7 +119,8 @@ def test_an_epochs_files_appended_once_more_are_found(spark: SparkSession, fille
 
     assert answer["verdict"] == "differs"
     (difference,) = sink(answer)["differences"]
-    assert "(WRITE) appended 6 rows that no stream of epochal's gave, and each is a row of it" in difference["what"]
+    repeated = "(WRITE) appended 6 rows that no stream of epochal wrote, and each equals a row of this stream"
+    assert repeated in difference["what"]
 
 
 def test_rows_of_others_are_told_and_no_difference(spark: SparkSession, filled: World) -> None:
@@ -129,7 +130,7 @@ def test_rows_of_others_are_told_and_no_difference(spark: SparkSession, filled: 
     answer = audited(filled.checkpoint)
 
     assert answer["verdict"] == "exact"
-    assert "others write here" in sink(answer)["notes"][0]
+    assert "other programs write here" in sink(answer)["notes"][0]
 
 
 def test_a_file_whose_rows_were_swapped_is_found(spark: SparkSession, world: World) -> None:

@@ -49,8 +49,8 @@ def test_wrong_missing_and_extra_columns_are_told_one_by_one(
             ["tags"],
             "'tags' is array<int>, a partition needs a plain value",
         ),
-        ("SELECT 1L id", ["id"], "a column that is not in it is needed too"),
-        ("SELECT 1L `order id`", [], "'order id': Delta has no names with any of"),
+        ("SELECT 1L id", ["id"], "at least one column must not be in it"),
+        ("SELECT 1L `order id`", [], "'order id': Delta does not allow any of"),
     ],
 )
 def test_a_table_that_could_not_be_written_to_is_not_made(

@@ -184,7 +184,7 @@ def test_a_file_that_the_log_names_is_never_replaced(waiting: Waiting, *, remove
     files[0]["name"] = named
     before = (waiting.path / named).read_bytes()
 
-    with pytest.raises(DataLost, match="another file of that name is in the table's log"):
+    with pytest.raises(DataLost, match="the table's log has another file of that name"):
         waiting.commit()
     assert (waiting.path / named).read_bytes() == before
     assert ids(waiting.spark, waiting.path) == ([] if removed else [1])

@@ -124,7 +124,7 @@ def test_a_constraint_on_a_column_that_delta_fills_in_is_refused(spark: SparkSes
     make(spark, table, "id bigint, word string, n bigint GENERATED ALWAYS AS (id * 2)")
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (n < 9)")
 
-    with pytest.raises(Refused, match="asks for columns that the frame does not have"):
+    with pytest.raises(Refused, match="uses columns that the frame does not have"):
         write(DeltaSink(str(table)), 0, numbers(spark, 1))
 
 

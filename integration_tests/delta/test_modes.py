@@ -144,7 +144,7 @@ def test_upsert_leaves_no_setting_behind(spark: SparkSession, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "order_by", "reason"),
     [
-        ([(1, "a", 1, "U"), (1, "b", 2, "U")], [], "have the same id; say which wins by order_by"),
+        ([(1, "a", 1, "U"), (1, "b", 2, "U")], [], "have the same id; set order_by to say which wins"),
         ([(1, "a", 1, "U"), (1, "b", 1, "U")], ["at"], "the same id and the same at"),
         ([(None, "a", 1, "U")], [], "the key column id is null"),
     ],

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
         ({"format": "avro"}, ["map(id, id) as m"], "as avro"),
         ({"format": "text"}, ["word", "kind"], "as text: .*2 columns"),
         ({"format": "text"}, ["id"], "as text"),
-        ({"bucket_by": ["word"], "drop_bucket_columns": True}, ["word"], "no column is left but those of buckets"),
+        ({"bucket_by": ["word"], "drop_bucket_columns": True}, ["word"], "it has only bucket columns"),
         ({"compression": "nonsense"}, ["*"], "codec nonsense is not available"),
         ({"format": "json", "options": {"lineSep": ""}}, ["*"], "Spark's writer says: .*lineSep"),
     ],

@@ -159,7 +159,7 @@ def test_a_session_that_passes_over_broken_files_counts_and_merges_none_as_empty
         passed_over = spark.read.orc(pieces).count()
 
         with pytest.raises(Py4JJavaError):
-            joining.rows_of(spark, "orc", pieces)
+            joining.row_counts(spark, "orc", pieces)
         with pytest.raises(Py4JJavaError):
             joining.merge(spark, "orc", [pieces], lambda frame: frame.write, str(tmp_path / "merged"), None)
     assert passed_over == 100

@@ -217,5 +217,5 @@ def test_the_place_of_a_stream_with_open_parts_cannot_be_taken(spark: SparkSessi
     (lineage,) = (path.name for path in (world.first / "_epochal" / "open").iterdir())
     shutil.rmtree(world.checkpoint)
 
-    with pytest.raises(Refused, match="rows would never appear"):
+    with pytest.raises(Refused, match="rows would never be published"):
         run(spark, world, archive(world, rolling=HOUR), adopt=f"{lineage[:8]}@1")

@@ -1,30 +1,30 @@
-"""Is a table what the journal says? Reads only.
+"""Compares a table's ledger with the journal. Reads only.
 
-The ledger alone is asked: rows that were upserted may be overwritten, deleted or expired by now.
+Rows are not read: those that were upserted may be overwritten, deleted or expired by now.
 """
 
 from __future__ import annotations
 
 from epochal.sinks.cassandra.layout import STREAMS
-from epochal.sinks.cassandra.standing import Standing
+from epochal.sinks.cassandra.ledger_state import StreamState
 from epochal.txn.audit import Difference, Scope, StoreReport
 from epochal.txn.model import NO_EPOCH
 
 UNCOUNTED = {
-    "upsert": "an upsert that another one has overwritten, deleted or let expire cannot be counted: only that the "
-    "ledger has the last epoch was looked at",
-    "accumulate": "totals do not tell which rows they were added up from: only that the ledger has the last epoch was "
-    "looked at",
+    "upsert": "rows that an upsert has written may have been overwritten, deleted or expired since, so they cannot be "
+    "counted: the audit checked only that the ledger has the last epoch",
+    "accumulate": "totals do not show which rows they were added up from: the audit checked only that the ledger has "
+    "the last epoch",
 }
 
 
-def audited(scope: Scope, own: Standing | None, *, keyspace: str, mode: str) -> StoreReport:
-    """What the ledger says of a lineage, `own`, against what the journal expects."""
+def audited(scope: Scope, own: StreamState | None, *, keyspace: str, mode: str) -> StoreReport:
+    """Compare what the ledger records of a stream, `own`, with what the journal expects."""
     last = own.epoch if own else NO_EPOCH
     differences, unproven = [], [UNCOUNTED[mode]]
     if last < scope.expected.last:
-        what = f"is done, and the last epoch in {keyspace}.{STREAMS} is {last if last >= 0 else 'none'}"
+        what = f"is done in the journal, but the last epoch in {keyspace}.{STREAMS} is {last if last >= 0 else 'none'}"
         differences.append(Difference(what, scope.expected.last))
     elif last > scope.expected.through:
-        unproven.append(f"epoch {last} is in the ledger and not done in the journal: it is under way")
+        unproven.append(f"epoch {last} is in the ledger and not yet done in the journal: it is in progress")
     return StoreReport(differences=tuple(differences), unproven=tuple(unproven))

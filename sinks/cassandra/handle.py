@@ -8,28 +8,28 @@ from typing import Any
 
 from epochal.txn.model import Handle
 
-VERSION = 2  # 1 did not say what the table and the types of its columns were
+VERSION = 2  # 1 had neither `identity` nor `types`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedEpoch:
-    """Everything that a commit needs, in any later process; neither a secret nor a row."""
+    """Everything that a commit needs, in any later process. It holds no secret and no row."""
 
     table: str
     mode: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     files: tuple[tuple[str, int, int], ...]  # name, bytes, rows
-    stamp: int  # microseconds, even: deletes at it, all else one later
-    expiry: int | None  # seconds since 1970, for rows that bring none
-    expires: bool  # rows bring one
-    whole: bool  # every column is written: a row that is over goes as a whole
+    stamp: int  # microseconds, even: deletes carry it, all other writes the next one
+    expiry: int | None  # seconds since 1970, for rows without a time of their own
+    expires: bool  # rows have a time of their own
+    whole: bool  # every column is written: a row that has expired is deleted, not only its columns
     totals: Mapping[str, str]
     limits: Mapping[str, int]
     mark: str
     offsets: str
     identity: str = ""  # of the table
-    types: Mapping[str, str] = field(default_factory=dict)  # of the columns, as the rows were encoded for
+    types: Mapping[str, str] = field(default_factory=dict)  # the CQL types for which the columns were encoded
 
     def handle(self) -> Handle:
         body: dict[str, Any] = asdict(self)

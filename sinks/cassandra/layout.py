@@ -1,8 +1,8 @@
-"""Where everything of epochal lies: its tables in the target's keyspace, and the files of an epoch that is staged.
+"""Where epochal stores its own data: tables in the target's keyspace, and the files of staged epochs.
 
 ::
 
-    KEYSPACE.epochal_claims, epochal_streams, epochal_parts     what the store remembers (`ledger`)
+    KEYSPACE.epochal_claims, epochal_streams, epochal_parts     the ledger (`ledger`)
     STAGING/LINEAGE/ATTEMPT/data/*.parquet                      one epoch's rows, encoded, with the columns below
 """
 
@@ -13,9 +13,9 @@ from epochal.txn.files import join
 from epochal.txn.model import Attempt
 
 STREAMS, PARTS, CLAIMS = "epochal_streams", "epochal_parts", "epochal_claims"
-KEY, ROW, DELETE, EXPIRY = "_key", "_row", "_delete", "_expiry"  # what is staged
+KEY, ROW, DELETE, EXPIRY = "_key", "_row", "_delete", "_expiry"  # columns of staged files
 
 
 def home_of(staging: str, attempt: Attempt) -> str:
-    """Where an attempt is staged."""
+    """The folder in which an attempt is staged."""
     return join(staging, safe_name(attempt.lineage), attempt.key)

@@ -1,15 +1,15 @@
-"""What the store remembers: three small tables of epochal's own, in the target's keyspace.
+"""The ledger: three small tables of epochal's own, in the target's keyspace.
 
 ::
 
-    epochal_claims  (target) (lineage)        which start of each stream has the table; its version counts the claims
-    epochal_streams (target, lineage)         who writes to a table, up to which epoch, and the last timestamp taken
-    epochal_parts   (target, lineage) (epoch, part)   what of the epoch under way is written
+    epochal_claims  (target) (lineage)        which start of each stream holds the table; its version counts the claims
+    epochal_streams (target, lineage)         which streams write to a table, their last epoch and last timestamp
+    epochal_parts   (target, lineage) (epoch, part)   which parts of the current epoch are written
 
-Being in the target's keyspace they are replicated as it is. An epoch is in when its number is in
-`epochal_streams`; that is written by a lightweight transaction, so it only grows, whoever writes. So is the timestamp
-of an epoch taken, before it is staged: whoever stages the next one, of whatever generation or lineage, reads it and
-takes a later one. A row of the lineage ``#totals`` names, as `adopts`, the stream whose totals the table has.
+They are replicated as the target is, since they are in its keyspace. An epoch is committed when its number is in
+`epochal_streams`. A lightweight transaction writes it, so it only grows, whichever process writes. The timestamp of an
+epoch is taken in the same way, before the epoch is staged: the next epoch, of any generation or lineage, reads it and
+takes a later one. The row of the lineage ``#totals`` names, as `adopts`, the stream that owns the table's totals.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import quoted
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.layout import CLAIMS, PARTS, STREAMS
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.sinks.storage.register import Lineages, from_json, to_json
 from epochal.txn.errors import Refused
 from epochal.txn.model import NO_EPOCH, Claim, lineage_tag
 
-OWNER = "#totals"  # no lineage is called so
-RECENT = 50
-AHEAD = 60 * 10**6
+OWNER = "#totals"  # no lineage has this name
+RECENT = 50  # epochs whose digests are recorded
+AHEAD = 60 * 10**6  # microseconds; timestamps further ahead of the server's clock are warned of
 
 log = logging.getLogger("epochal")
 
 
 def _recent(text: str | None) -> tuple[dict[int, str], dict[int, str]]:
-    """The digests of recent epochs, and which attempts they are; older versions wrote the digests alone."""
-    told = {int(number): value for number, value in json.loads(text or "{}").items()}
-    digests = {number: value if isinstance(value, str) else str(value[0]) for number, value in told.items()}
-    return digests, {number: str(value[1]) for number, value in told.items() if not isinstance(value, str)}
+    """The digests of recent epochs, and the attempts that wrote them; older versions wrote the digests alone."""
+    recorded = {int(number): value for number, value in json.loads(text or "{}").items()}
+    digests = {number: value if isinstance(value, str) else str(value[0]) for number, value in recorded.items()}
+    return digests, {number: str(value[1]) for number, value in recorded.items() if not isinstance(value, str)}
 
 
 def micros(milliseconds: int) -> int:
-    """A server's time as timestamps are counted."""
+    """A server's time in the unit of write timestamps."""
     return milliseconds * 1000
 
 
 class Ledger:
-    """The rows about one target."""
+    """The ledger's rows for one table."""
 
     def __init__(self, connect: Callable[[], ClusterSession], keyspace: str, table: str) -> None:
         self._connect = connect
@@ -58,7 +58,7 @@ class Ledger:
         self._claims = f"{quoted(keyspace)}.{quoted(CLAIMS)}"
 
     def exists(self) -> bool:
-        """Asked of the server until it says so: what the driver knows of its tables may be seconds old."""
+        """Whether the tables exist. Asks the server: what the driver knows may be seconds old."""
         return self._is_there(self._streams, STREAMS) and self._is_there(self._parts, PARTS)
 
     def _is_there(self, table: str, name: str) -> bool:
@@ -86,7 +86,7 @@ class Ledger:
         )
 
     def claims(self) -> Lineages:
-        """Which start of each lineage has the table. Serial, as `read` is."""
+        """Which start of each lineage holds the table. A serial read, as `read` is."""
         if not self._is_there(self._claims, CLAIMS):
             return Lineages()  # a ledger that an older version made
         rows = self._execute(
@@ -95,12 +95,12 @@ class Ledger:
         found, last = {}, 0
         for version, lineage, claim in rows:
             last = version
-            if claim is not None:  # one that was taken back leaves its row
+            if claim is not None:  # a withdrawn claim leaves its row
                 found[lineage] = from_json(lineage, json.loads(claim))
         return Lineages(last, found)
 
     def claim(self, claim: Claim, *, version: int, adds: bool) -> bool:
-        """Bind the table to one start; with `adds`, its totals too. False if it was claimed since `version`."""
+        """Claim the table for one start, and its totals if it `adds`. False if it was claimed since `version`."""
         self.create()
         before = self.claims()
         if before.version != version:
@@ -116,7 +116,7 @@ class Ledger:
         return claimed
 
     def withdraw(self, claim: Claim) -> None:
-        """Take back a claim, unless another start of its lineage has followed."""
+        """Withdraw a claim, unless another start of its lineage has claimed the table since."""
         while (after := (before := self.claims()).without(claim)) is not before:
             if self._set_claim(claim.lineage, None, after.version):
                 return
@@ -127,10 +127,10 @@ class Ledger:
             *(version, claim, self._table, lineage, version - 1 or None),
         )
 
-    def read(self) -> Register:
-        """Everybody who writes here. Serial: whatever was decided by a transaction is seen."""
+    def read(self) -> LedgerState:
+        """All streams that write here. A serial read sees every transaction that was decided."""
         if not self.exists():
-            return Register()
+            return LedgerState()
         rows = self._execute(
             f"SELECT lineage, adopts, epoch, stamp, recent, toUnixTimestamp(now()) FROM {self._streams} "
             "WHERE target = ?",
@@ -147,15 +147,15 @@ class Ledger:
             digests, makers = _recent(recent)
             claim = claims.claims.get(lineage)
             replaced = dict.fromkeys([*((adopts,) if adopts else ()), *(claim.replaces if claim else ())])
-            found[lineage] = Standing(
+            found[lineage] = StreamState(
                 lineage, tuple(replaced), NO_EPOCH if epoch is None else epoch, stamp or 0, digests, makers
             )
-        return Register(found, owner, now, claims)
+        return LedgerState(found, owner, now, claims)
 
     def enrol(self, lineage: str, *, adds: bool) -> None:
-        """Remember that a lineage writes here; with `adds`, that the totals are its own.
+        """Record that a lineage writes here, and that it owns the totals if it `adds`.
 
-        Whose place it takes is in its claim; `adopts` is where older versions have it.
+        Its claim names the lineages whose place it takes; older versions have that in `adopts`.
         """
         self._execute(
             f"INSERT INTO {self._streams} (target, lineage, epoch, stamp, recent) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
@@ -165,7 +165,10 @@ class Ledger:
             self._own(lineage)
 
     def _own(self, lineage: str) -> None:
-        """Take the table's totals, from nobody or from a lineage whose place was taken; refused if others have them."""
+        """Record the lineage as owner of the table's totals. Refused if another stream owns them.
+
+        A lineage may take them over from one whose place it took.
+        """
         while True:
             found = self.read()
             if found.owner == lineage:
@@ -187,16 +190,19 @@ class Ledger:
                 )
 
     def take_stamp(self, lineage: str, least: int) -> int:
-        """The timestamp of an epoch that is being staged: later than any that was taken here before, by whomever."""
+        """Take the timestamp of an epoch that is being staged: later than any that was taken here before."""
         while True:
             found = self.read()
-            own = found.standings.get(lineage)
+            own = found.streams.get(lineage)
             if own is None:
-                raise Refused(f"{self._keyspace}.{STREAMS}: stream {lineage_tag(lineage)} is not enrolled, or no more")
+                raise Refused(
+                    f"{self._keyspace}.{STREAMS}: stream {lineage_tag(lineage)} is not recorded there, or was removed "
+                    "since. Nothing was written. Start the query again"
+                )
             stamp = found.next_stamp(least)
             if stamp - found.now > AHEAD:
                 log.warning(
-                    "timestamps run ahead of the server's clock and hide what other programs write before it is there",
+                    "timestamps ran ahead of the server's clock; until it catches up they hide other programs' writes",
                     extra={"table": f"{self._keyspace}.{self._table}", "seconds": (stamp - found.now) // 10**6},
                 )
             if self._changed(
@@ -206,27 +212,35 @@ class Ledger:
                 return stamp
 
     def finish(self, lineage: str, epoch: int, stamp: int, offsets: str, maker: str) -> bool:
-        """Note that an epoch is in, and which attempt it is; False if it was noted before."""
+        """Record an epoch as committed, and the attempt that wrote it; False if it is recorded already."""
         while True:
-            before = self.read().standings.get(lineage, Standing(lineage))
+            before = self.read().streams.get(lineage, StreamState(lineage))
             if before.epoch >= epoch:
                 return False
             recent = {number: [digest, before.makers.get(number, "")] for number, digest in before.recent.items()}
-            kept = dict(sorted({**recent, epoch: [offsets, maker]}.items())[-RECENT:])
-            # Later epochs may have taken theirs already: it never goes back.
+            last = json.dumps(dict(sorted({**recent, epoch: [offsets, maker]}.items())[-RECENT:]))
+            # A later epoch may have taken its timestamp already: the recorded one never goes back.
             if self._changed(
                 f"UPDATE {self._streams} SET epoch = ?, stamp = ?, recent = ? WHERE target = ? AND lineage = ? "
                 "IF epoch = ? AND stamp = ?",
-                *(epoch, max(before.stamp, stamp), json.dumps(kept), self._table, lineage, before.epoch, before.stamp),
+                *(
+                    epoch,
+                    max(before.stamp, stamp),
+                    last,
+                    self._table,
+                    lineage,
+                    before.epoch,
+                    before.stamp,
+                ),
             ):
                 return True
 
     def _changed(self, text: str, *values: object) -> bool:
-        """Whether a conditional update was applied; not if another process has changed the row."""
+        """Whether a conditional update was applied. It is not if another process has changed the row."""
         return bool(next(iter(self._execute(text, *values)))[0])
 
     def parts(self, lineage: str, epoch: int) -> set[str]:
-        """What of an epoch is written."""
+        """The parts of an epoch that are written."""
         rows = self._execute(
             f"SELECT part FROM {self._parts} WHERE target = ? AND lineage = ? AND epoch = ?",
             *(self._table, lineage, epoch),
@@ -240,7 +254,7 @@ class Ledger:
         )
 
     def forget_parts(self, lineage: str, epoch: int) -> None:
-        """Of this epoch and all before it."""
+        """Remove the records of an epoch's parts, and those of all epochs before it."""
         self._execute(
             f"DELETE FROM {self._parts} WHERE target = ? AND lineage = ? AND epoch <= ?",
             *(self._table, lineage, epoch),

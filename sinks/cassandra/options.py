@@ -17,7 +17,7 @@ from epochal.txn.participant import Participant
 
 Mode = Literal["upsert", "accumulate"]
 Total = Literal["sum", "count", "min", "max"]
-OVERLAPPING = ("QUORUM", "ALL", "LOCAL_QUORUM")  # a read sees what a write of the same level was told to be in
+OVERLAPPING = ("QUORUM", "ALL", "LOCAL_QUORUM")  # a read sees every acknowledged write of the same level
 UNITS = {"s": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400}
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 _DURATION = re.compile(r"(\d+)\s*([a-z]+?)s?")
@@ -25,7 +25,7 @@ _OF_CONNECTION = declarations(Connection)
 
 
 def check_table(faults: Faults, option: str, table: Any) -> Any:
-    """Keyspace and table; names are as Cassandra keeps them, in their own case."""
+    """Keyspace and table; names are case-sensitive."""
     keyspace, _, name = table.partition(".") if isinstance(table, str) else ("", "", "")
     good = _NAME.fullmatch(keyspace) is not None and _NAME.fullmatch(name) is not None
     faults.check(good, f"{option}={table!r}: keyspace.table, letters, digits and '_' in both")
@@ -238,12 +238,12 @@ class CassandraOptions(SinkOptions):
         faults.check(installed, "Cassandra's packages are not installed: pip install 'epochal[cassandra]'")
         for name in ("contact_points", "port"):
             twice = getattr(self, name) is not None and self.connection != Connection()
-            faults.check(not twice, f"{name}: beside connection=; put it there, connection=Connection({name}=...)")
+            faults.check(not twice, f"{name}: not together with connection=; use connection=Connection({name}=...)")
         faults.check(self.ttl is None or self.expires_at is None, "ttl and expires_at: only one of them")
         if self.mode != "accumulate":
             faults.check(not self.totals, "totals: only for mode='accumulate'")
             return
-        faults.check(bool(self.totals), "totals: accumulating needs them, such as {'amount': 'sum'}")
+        faults.check(bool(self.totals), "totals: mode='accumulate' needs them, such as {'amount': 'sum'}")
         level = getattr(self.connection, "consistency", None)
         faults.check(
             level in OVERLAPPING,

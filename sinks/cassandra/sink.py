@@ -1,54 +1,46 @@
-"""Cassandra: rows are staged as files of ready-made bytes, and written when the epoch is decided.
+"""Cassandra: rows are staged as files of encoded bytes, and written when the epoch is decided.
 
 Cassandra cannot hide rows, so nothing of an epoch reaches it before the decision. Every write carries
-the timestamp that was fixed when the epoch was staged: a repeat, by whomever and however late, changes
-nothing. The epoch is in when the ledger says so.
+the timestamp that was fixed when the epoch was staged: a repeat, by any process at any time, changes
+nothing. An epoch is committed when the ledger records it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from epochal.sinks.cassandra import audit
 from epochal.sinks.cassandra.cluster.connection import ClusterSession, connect
 from epochal.sinks.cassandra.cluster.endpoint import Endpoint
 from epochal.sinks.cassandra.cluster.faults import naming
-from epochal.sinks.cassandra.commit import job as jobs
 from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.layout import home_of
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.options import CassandraOptions
 from epochal.sinks.cassandra.stage import frames
-from epochal.sinks.cassandra.stage.rows import ERROR, Shape
-from epochal.sinks.cassandra.stage.shaping import faults_of, shape_of
+from epochal.sinks.cassandra.stage.row_format import faults_of, row_format_for
+from epochal.sinks.cassandra.stage.writing import Stager
 from epochal.sinks.cassandra.table import Table, read
 from epochal.sinks.config.declaring import described
 from epochal.sinks.config.options import nearest
-from epochal.sinks.spark import write_counts
-from epochal.sinks.spark.reasons import reason_of
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import safe_name
 from epochal.sinks.storage.sink_files import SinkFiles
-from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
-from epochal.txn.errors import BadRows, Refused
+from epochal.txn.errors import Refused
 from epochal.txn.files import join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 log = logging.getLogger("epochal")
-
-# What an epoch adds to a total. If it is no more than this, totals are not read while it is staged: those of larger
-# epochs were, and half of a column's range was left for some 2^30 small ones.
-SMALL = 1 << 32
 
 
 class CassandraSink(CassandraOptions):
@@ -60,15 +52,15 @@ class CassandraSink(CassandraOptions):
     ``"upsert"`` writes rows by primary key; of several rows of a key in one epoch the last by `order_by` wins, and
     those for which `delete_when` holds delete their row. ``"accumulate"`` adds each epoch to `totals`, such as
     ``{"amount": "sum", "orders": "count"}``, exactly once. `dead_letters` is a sink that gets the rows which the table
-    cannot hold, in the same epoch. Secrets and all else about the cluster are in `connection`, limits in `tuning`.
+    cannot hold, in the same epoch. Hosts and secrets are in `connection`, limits in `tuning`.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keyspace, self._table = self.names
         self._endpoint = Endpoint.of(self.cluster)
-        self._folders: dict[str, tuple[SinkFiles, str]] = {}  # a cache: where a folder is
-        self._stamp = 0  # the latest that this process has seen
+        self._folders: dict[str, tuple[SinkFiles, str]] = {}  # a cache of resolved paths
+        self._stamp = 0  # the latest timestamp that this process has seen
 
     @property
     def target(self) -> str:
@@ -102,7 +94,7 @@ class CassandraSink(CassandraOptions):
 
     @classmethod
     def from_description(cls, description: Mapping[str, Json]) -> Self:
-        """The same, with secrets from the environment, if at all."""
+        """The sink that a journal describes. Secrets come from the environment, if it may have them."""
         sink = super().from_description(description)
         sink._endpoint = Endpoint.of(sink.cluster, from_journal=True)
         return sink
@@ -148,86 +140,30 @@ class CassandraSink(CassandraOptions):
         faults = faults_of(table, json.loads(rows.schema.json()), self)
         named = [name for name in (*self.drop, self.expires_at) if name is not None]
         faults += [
-            f"{name}: named in an option, and not in the frame{nearest(name, rows.columns)}"
+            f"{name}: an option names it, and it is not in the frame{nearest(name, rows.columns)}"
             for name in named
             if name not in rows.columns
         ]
         if not faults:
             try:
-                self._beside(rows)
+                frames.with_helper_columns(rows, self)
             except AnalysisException as fault:
                 faults.append(f"delete_when or expires_at: {fault.getMessage()}".partition("\n")[0])
         return faults
 
     def stage(self, batch: Batch[DataFrame]) -> Staged:
+        attempt = batch.attempt
         with naming(self.name):
-            return self._stage(batch)
-
-    def _stage(self, batch: Batch[DataFrame]) -> Staged:
-        from pyspark.errors import AnalysisException, PySparkException
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
-        attempt, rows = batch.attempt, batch.rows
-        files, home = self._place(batch.scratch)
-        table, shape, expiry = self._shape(rows)
-        folder = join(home_of(home, attempt), "data")
-        counter, peaks = Observation(), Observation()
-        tall = [name for name, how in self.total_columns.items() if how == "sum" and name in _limits(shape)]
-        failpoints.hit("before-write")
-        try:
-            frame = rows.observe(counter, f.count(f.lit(1)).alias("rows"))
-            frame = self._accepted(frame, shape) if self.dead_letters is not None else frame
-            frame = self._written(frame, table)
-            if tall:
-                frame = frame.observe(peaks, *frames.extremes(tall))
-            sorted_frame = frames.by_key(self._beside(frame), shape, self._tasks(rows.sparkSession))
-            encoded = frames.encoded(sorted_frame, shape)
-            place = spark_path(folder)
-            wrote = write_counts.counted(rows.sparkSession, place, lambda: frames.write(encoded, place))
-        except PySparkException as fault:
-            reason = reason_of(fault)
-            if "No module named 'epochal" in str(fault):
-                raise Refused(
-                    f"sink {self.name!r}: the executors' Python has no epochal. Nothing was written. Install "
-                    "epochal[cassandra] there, or name the interpreter that has it: PYSPARK_PYTHON"
-                ) from fault
-            if reason is None and not isinstance(fault, AnalysisException):
-                raise
-            raise BadRows(
-                f"sink {self.name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
-            ) from fault
-        failpoints.hit("after-write")
-        listed = frames.listed(files, folder) if wrote.rows else {}
-        whole = wrote.fits(listed.values())
-        found = frames.measured(rows.sparkSession, folder, listed) if whole else ()
-        if not whole or wrote.rows != sum(count for _, _, count in found):
-            raise Refused(
-                f"sink {self.name!r}: not all rows that Spark wrote to {folder} are there. Do "
-                "the driver and the executors see the same file system? Nothing of the epoch was written"
-            )
-        self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, self._stamp)
-        epoch = StagedEpoch(
-            table=f"{self._keyspace}.{self._table}",
-            mode=self.mode,
-            columns=tuple(shape.kinds),
-            key=table.key,
-            files=found,
-            stamp=stamp,
-            expiry=expiry,
-            expires=shape.expires,
-            whole=set(shape.kinds) == set(table.columns) and self.nulls == "tombstone",
-            totals=self.total_columns,
-            limits=_limits(shape),
-            mark=self.mark,
-            offsets=batch.offsets,
-            identity=table.identity,
-            types={name: str(table.columns[name]) for name in self._stored(shape)},
-        )
-        if tall and max(abs(peak or 0) for peak in peaks.get.values()) > SMALL:
-            self._committer(attempt).check_totals(attempt, epoch)
-        files.sync_all([join(folder, name) for name, _, _ in found], within=self._within(home))
-        return Staged(epoch.handle(), int(counter.get.get("rows", 0)))
+            files, home = self._place(batch.scratch)
+            folder = join(home_of(home, attempt), "data")
+            stager = self._stager(batch.rows)
+            staged = stager.write(batch.rows, files, folder)
+            self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, self._stamp)
+            epoch = stager.epoch(staged, stamp, batch.offsets)
+            if staged.has_large_sums:
+                self._committer(attempt).check_totals(attempt, epoch)
+            files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._within(home))
+        return Staged(epoch.handle(), staged.received)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         epoch = StagedEpoch.read(handle)
@@ -240,9 +176,9 @@ class CassandraSink(CassandraOptions):
         files.delete(home_of(home, attempt))
 
     def audit(self, scope: Scope) -> StoreReport:
-        """What the ledger says. Rows that were upserted may be overwritten, deleted or expired by now."""
+        """Compare the ledger with the journal. Rows are not read: they may be overwritten, deleted or expired."""
         with naming(self.name):
-            own = self._ledger().read().standings.get(scope.lineage)
+            own = self._ledger().read().streams.get(scope.lineage)
         return audit.audited(scope, own, keyspace=self._keyspace, mode=self.mode)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
@@ -254,28 +190,10 @@ class CassandraSink(CassandraOptions):
     def rejected(self, rows: DataFrame) -> DataFrame:
         """The rows that the table cannot hold, with the reason for each."""
         with naming(self.name):
-            _, shape, _ = self._shape(rows)
-        judged = self._judged(rows, shape)
-        return judged.where(judged[ERROR].isNotNull()).select(*_quoted(rows.columns), ERROR)
-
-    def _accepted(self, rows: DataFrame, shape: Shape) -> DataFrame:
-        judged = self._judged(rows, shape)
-        return judged.where(judged[ERROR].isNull()).select(*_quoted(rows.columns))
-
-    def _judged(self, rows: DataFrame, shape: Shape) -> DataFrame:
-        sorted_frame = frames.by_key(self._beside(rows), shape, self._tasks(rows.sparkSession))
-        return frames.with_errors(sorted_frame, shape)
-
-    def _beside(self, frame: DataFrame) -> DataFrame:
-        return frames.beside(frame, self.order_by, self.delete_when, self.expires_at)
-
-    def _written(self, frame: DataFrame, table: Table) -> DataFrame:
-        if self.mode == "accumulate":
-            return frames.totalled(frame, table.key, self.total_columns)
-        return frame
+            return self._stager(rows).rejected(rows)
 
     def _place(self, scratch: str) -> tuple[SinkFiles, str]:
-        """Where epochs are staged: where the user says, or in the stream's scratch folder."""
+        """Where epochs are staged: in the folder of the option `staging`, or in the stream's scratch folder."""
         if self.staging is None and not scratch:
             raise Refused(f"sink {self.name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
         folder = self.staging or spark_path(join(scratch, self.name))
@@ -284,7 +202,7 @@ class CassandraSink(CassandraOptions):
         return self._folders[folder]
 
     def _within(self, home: str) -> str:
-        """The folder from which those that are staged in are synced: the checkpoint, or what holds the folder."""
+        """The folder below which new folders are synced: the checkpoint, or the parent of `staging`."""
         return _above(home) if self.staging is not None else _above(_above(home))
 
     def _committer(self, attempt: Attempt) -> Committer:
@@ -310,29 +228,12 @@ class CassandraSink(CassandraOptions):
     def _live_table(self) -> Table:
         return read(self._connection(), self._keyspace, self._table)
 
-    def _shape(self, rows: DataFrame) -> tuple[Table, Shape, int | None]:
-        """The table as it is now, what a frame becomes in it, and when its rows expire; refused if it does not fit."""
+    def _stager(self, rows: DataFrame) -> Stager:
+        """Stages frames like this one in the table as it is now. BadRows if the frame does not fit."""
         table = self._live_table()
-        shape, expiry = shape_of(self._connection(), table, json.loads(rows.schema.json()), self)
-        return table, shape, expiry
-
-    def _stored(self, shape: Shape) -> list[str]:
-        """The columns that are written."""
-        return [*shape.kinds, *([self.mark] if self._adds else [])]
-
-    def _tasks(self, spark: SparkSession) -> int:
-        return self.tuning.tasks or spark.sparkContext.defaultParallelism
-
-
-def _limits(shape: Shape) -> dict[str, int]:
-    return {name: jobs.LIMITS[kind.name] for name, kind in shape.kinds.items() if kind.name in jobs.LIMITS}
+        row_format, expiry = row_format_for(self._connection(), table, json.loads(rows.schema.json()), self)
+        return Stager(self, table, row_format, expiry)
 
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0] or "/"
-
-
-def _quoted(names: Sequence[str]) -> list[str]:
-    from epochal.sinks.spark.values import quoted
-
-    return [quoted(name) for name in names]

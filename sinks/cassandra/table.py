@@ -1,8 +1,8 @@
-"""What a table looks like, and whether a frame fits it, column by column."""
+"""The columns of a table, and whether a frame fits them, column by column."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.cql import Cql
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.options import CassandraOptions
-from epochal.sinks.config.options import nearest
+from epochal.sinks.config.options import nearest, other_case
+from epochal.sinks.spark.types import spell
 from epochal.txn.errors import Refused
 
-# Which types of Spark a column takes. Nothing that could lose a digit: a cast is the user's to write.
+# The Spark types that a column takes. None may lose a digit: the user writes such a cast.
 TAKES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), ("byte", "short", "integer", "long")),
     **dict.fromkeys(("text", "ascii", "uuid", "timeuuid", "inet"), ("string",)),
@@ -50,7 +51,7 @@ class Table:
     clustering_key: tuple[str, ...]
     static: frozenset[str]
     default_ttl: int
-    identity: str = ""  # what it is, whatever node was asked and however it was spelled
+    identity: str = ""  # the same for every node and every spelling of the name
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -62,11 +63,11 @@ class Table:
 
 
 def read(connection: ClusterSession, keyspace_name: str, name: str) -> Table:
-    """The table as the server describes it now; refused if there is none, or it could never be exactly once."""
+    """The table as the server describes it now. Refused if it does not exist, or cannot be written exactly once."""
     cluster = connection.session.cluster
     known = cluster.metadata.keyspaces
     try:
-        # Asked for each epoch: the driver hears of changes, but seconds later.
+        # Refreshed for each epoch: the driver learns of changes by itself, but seconds later.
         if keyspace_name not in known:
             cluster.refresh_keyspace_metadata(keyspace_name)
         if keyspace_name in known:
@@ -119,13 +120,13 @@ def read(connection: ClusterSession, keyspace_name: str, name: str) -> Table:
 
 
 def identity(connection: ClusterSession, keyspace: str, name: str) -> str:
-    """What a table is, by the server's own word: another one of the same name is another."""
-    asked = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    """The server's own id of a table: one that was dropped and created again has another."""
+    query = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
     try:
-        (found,) = connection.session.execute(asked, [keyspace, name]).one() or ("",)
+        (table_id,) = connection.session.execute(query, [keyspace, name]).one() or ("",)
     except Exception as fault:
         raise translated(fault, f"the description of {keyspace}.{name}") from fault
-    return f"cassandra {connection.session.cluster.metadata.cluster_name} {found}"
+    return f"cassandra {connection.session.cluster.metadata.cluster_name} {table_id}"
 
 
 def misfits(table: Table, schema: Mapping[str, Any]) -> list[str]:
@@ -134,19 +135,19 @@ def misfits(table: Table, schema: Mapping[str, Any]) -> list[str]:
     faults = [f"{name}: part of the primary key, and not in the frame" for name in table.key if name not in has]
     for name, kind in has.items():
         if name not in table.columns:
-            faults.append(f"{name}: not in the table{_case(name, table.columns) or nearest(name, table.columns)}")
+            faults.append(f"{name}: not in the table{other_case(name, table.columns) or nearest(name, table.columns)}")
             continue
         wants = table.columns[name]
         if name in table.static:
             faults.append(
-                f"{name}: static, and rows of one partition could differ in it; write it by a sink of its own"
+                f"{name}: a static column, in which rows of one partition could differ; write it with a separate sink"
             )
         elif wants.name == "list" and not wants.frozen:
-            faults.append(f"{name}: {wants} is not frozen, and a list that is written once more grows; make it frozen")
+            faults.append(f"{name}: {wants} is not frozen, and a repeated write would append to it; make it frozen")
         else:
             faults += [f"{name}{fault}" for fault in _misfit(wants, kind)]
     if all(name in table.columns for name in has) and len({n.lower() for n in has}) != len(has):
-        faults.append("columns that differ in case only cannot be told apart by Spark")
+        faults.append("some columns differ in case only, which Spark cannot distinguish")
     return faults
 
 
@@ -155,14 +156,18 @@ def unfit_totals(table: Table, schema: Mapping[str, Any], options: CassandraOpti
     has = {field["name"]: field["type"] for field in schema["fields"]}
     counted = {name for name, how in options.total_columns.items() if how == "count"}
     wanted = {*table.key, *options.total_columns} - counted
-    faults = [f"{name}: not in the frame{_case(name, has) or nearest(name, has)}" for name in sorted(wanted - set(has))]
+    faults = [
+        f"{name}: not in the frame{other_case(name, has) or nearest(name, has)}" for name in sorted(wanted - set(has))
+    ]
     faults += [f"{name}: neither a key nor a total; put it into drop" for name in has if name not in wanted | counted]
     for name in table.key:
         faults += [f"{name}{fault}" for fault in _misfit(table.columns[name], has.get(name))] if name in has else []
     for name, how in options.total_columns.items():
         kind = table.columns.get(name)
         if kind is None or name in table.key:
-            faults.append(f"{name}: {'not in the table' if kind is None else 'part of the key'}, so it can be no total")
+            faults.append(
+                f"{name}: {'not in the table' if kind is None else 'part of the key'}, so it cannot be a total"
+            )
         elif kind.name not in ADDABLE[how]:
             faults.append(f"{name}: {how} needs one of {', '.join(sorted(ADDABLE[how]))}, and it is {kind}")
         elif how != "count" and name in has:
@@ -170,7 +175,8 @@ def unfit_totals(table: Table, schema: Mapping[str, Any], options: CassandraOpti
     mark = table.columns.get(options.mark)
     if mark is None or mark.name != "text":
         faults.append(
-            f"{options.mark}: accumulating keeps its mark there; ALTER TABLE {table.full_name} ADD {options.mark} text"
+            f"{options.mark}: accumulate needs this text column for its mark; "
+            f"ALTER TABLE {table.full_name} ADD {options.mark} text"
         )
     return faults
 
@@ -181,7 +187,7 @@ def _summed(kind: Any, how: str) -> Any:
 
 
 def unsortable(schema: Mapping[str, Any], order_by: Iterable[str]) -> list[str]:
-    """What is wrong with the columns that say which row of a key is the last."""
+    """What is wrong with the columns of `order_by`."""
     has = {field["name"]: field["type"] for field in schema["fields"]}
     faults = []
     for name in order_by:
@@ -194,7 +200,7 @@ def unsortable(schema: Mapping[str, Any], order_by: Iterable[str]) -> list[str]:
 
 
 def _misfit(wants: Cql, kind: Any) -> list[str]:
-    """What keeps a type of Spark from being written as a type of CQL; each begins where a column's name ends."""
+    """Why a Spark type cannot be written as a CQL type; each text continues the column's name."""
     wrong = [f": {spell(kind)} in the frame, {wants} in the table"]
     if wants.name in TAKES:
         plain = kind.partition("(")[0] if isinstance(kind, str) else ""
@@ -222,19 +228,3 @@ def _misfit(wants: Cql, kind: Any) -> list[str]:
 
 def _inside(wants: Cql, kind: Any, where: str) -> list[str]:
     return [f".{where}{fault}" for fault in _misfit(wants, kind)]
-
-
-def spell(kind: Any) -> str:
-    """A type of Spark as people write it."""
-    if isinstance(kind, str):
-        return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(kind, kind)
-    if kind["type"] == "array":
-        return f"array<{spell(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{spell(kind['keyType'])}, {spell(kind['valueType'])}>"
-    return str(kind["type"])
-
-
-def _case(name: str, others: Collection[str]) -> str:
-    same = [other for other in others if other.lower() == name.lower()]
-    return f" (but {same[0]!r}: names must be spelled alike)" if same else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from epochal.txn.errors import OptionError
@@ -80,3 +80,13 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
     """
     found = difflib.get_close_matches(wrong, list(right), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def other_case(wrong: str, right: Collection[str]) -> str:
+    """A hint for a name that differs from a right one in case only, or nothing.
+
+    >>> other_case("Amount", ["amount"])
+    " (but 'amount': names must be spelled alike)"
+    """
+    same = [name for name in right if name.lower() == wrong.lower()]
+    return f" (but {same[0]!r}: names must be spelled alike)" if same else ""

@@ -1,8 +1,8 @@
 """The second phase: one log entry with the epoch's files and its transaction id.
 
-The table's own transaction version says whether the epoch is in. As long as it is not, a try may be
-repeated from any step: files that have moved are known by name and length, and of two log entries
-with the same transaction id Delta lets one pass.
+The table's own transaction version says whether the epoch is committed. Until it is, a commit may be
+repeated from any step: files that were renamed are recognised by name and length, and Delta accepts only one
+of two log entries with the same transaction id.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from epochal.sinks.delta.handle import StagedEpoch, StagedFile
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table import jvm
-from epochal.sinks.delta.table.gate import TableState, closed
-from epochal.sinks.delta.table.landed import landed, note
+from epochal.sinks.delta.table.commit_notes import committed_epochs, note
+from epochal.sinks.delta.table.gate import TableState, why_not_native
 from epochal.sinks.delta.table.log import last_part
 from epochal.sinks.delta.table.log import read as read_log
-from epochal.sinks.delta.table.native import NativeTable, Outrun, Unreadable
+from epochal.sinks.delta.table.native import CommitConflict, NativeTable, Unreadable
 from epochal.sinks.delta.table.schema import fit
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 TRIES = 10
-HISTORY = 500  # commits of a table that are looked through for this stream's latest epochs
+HISTORY = 500  # commits of a table in which this stream's latest epochs are looked up
 RETENTION = "delta.setTransactionRetentionDuration"
 Table = NativeTable | jvm.SparkTable
 
 
 def last_epoch(table: Table, state: TableState, lineage: str) -> int:
     """The last epoch of a lineage in the table."""
-    found = table.last(lineage)
-    if found is None and RETENTION in state.properties:
-        # Delta forgets transaction ids of this age; the history remembers longer.
-        found = max((e.epoch for e in landed(table.commits()) if e.lineage == lineage), default=None)
-    return NO_EPOCH if found is None else found
+    last = table.last(lineage)
+    if last is None and RETENTION in state.properties:
+        # Delta drops transaction ids of this age; the history goes back further.
+        last = max((e.epoch for e in committed_epochs(table.commits()) if e.lineage == lineage), default=None)
+    return NO_EPOCH if last is None else last
 
 
 class Committer:
@@ -56,33 +56,33 @@ class Committer:
         self._spark: jvm.SparkTable | None = None
 
     def table(self, session: SparkSession | None = None) -> tuple[Table, TableState | None]:
-        """The table by the fastest way that can read it, and its state, if it exists."""
+        """The table through delta-rs if that can read it, else through Delta's code; and its state, if it exists."""
         if is_local(self._layout.target):
             try:
                 return self._native, self._native.state()
             except Unreadable as fault:
-                log.debug("delta-rs cannot read the table", extra={"sink": self._name, "error": str(fault)})
+                log.debug("delta-rs could not read the table", extra={"sink": self._name, "error": str(fault)})
         table = self.spark(session)
         return table, table.state()
 
     def spark(self, session: SparkSession | None = None) -> jvm.SparkTable:
-        """The table by Delta's own code."""
+        """The table through Delta's own code."""
         running = session or session_for(self._layout.target)
         if running is None:
             raise Refused(
-                f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so Spark. Start the query, or "
-                "an epochal.session() before what you were doing"
+                f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so a Spark session, and none "
+                "is running. Start the query, or an epochal.session() first"
             )
         if self._spark is None or not self._spark.runs_in(running):
             self._spark = jvm.SparkTable(running, spark_path(self._layout.target))
         return self._spark
 
     def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
-        """Bring the epoch into the table, unless it is in."""
-        for file in epoch.files:  # before the first step: a name that leads elsewhere must not be found halfway
+        """Commit the epoch, unless the table has it."""
+        for file in epoch.files:  # before the first step: a name that leads elsewhere must not stop the commit halfway
             self._layout.staged_file(attempt, file.staged)
             self._layout.data_file(file.new.name)
-        outrun = ""
+        conflict = ""
         for _ in range(TRIES):
             table, state = self.table()
             if state is None:
@@ -96,46 +96,50 @@ class Committer:
                 return Outcome.ALREADY_COMMITTED
             self.check_predecessor(attempt, table, state)
             try:
-                if epoch.native and isinstance(table, NativeTable) and self._is_open(state, epoch):
+                if epoch.native and isinstance(table, NativeTable) and self._can_commit_natively(state, epoch):
                     self._commit_native(attempt, epoch)
                 else:
                     self._commit_by_spark(attempt, epoch, state)
-            except Outrun as fault:
-                outrun = str(fault)
-                log.info("commit outrun", extra={"sink": self._name, "epoch": attempt.epoch, "by": outrun})
+            except CommitConflict as fault:
+                conflict = str(fault)
+                log.info("commit conflicted", extra={"sink": self._name, "epoch": attempt.epoch, "error": conflict})
                 continue
             return Outcome.COMMITTED
-        raise OSError(f"{self._layout.target}: not committed in {TRIES} tries, the last time because: {outrun}")
+        raise OSError(f"{self._layout.target}: not committed in {TRIES} tries; the last one conflicted: {conflict}")
 
     def check_predecessor(self, attempt: Attempt, table: Table, state: TableState | None) -> None:
-        """An epoch goes only into a table that has the one before it."""
+        """An epoch is committed only to a table that has the one before it."""
         last = NO_EPOCH if state is None else last_epoch(table, state, attempt.lineage)
         commit_checks.check_predecessor(self._name, self._layout.target, attempt, lambda epoch: epoch <= last)
 
     def _check_same(self, attempt: Attempt, epoch: StagedEpoch, table: Table) -> None:
-        """The epoch that is in must be this attempt: a copy of the journal may have written its own."""
-        found = next(
-            (e for e in landed(table.commits(HISTORY)) if (e.lineage, e.epoch) == (attempt.lineage, attempt.epoch)),
+        """The committed epoch must be this attempt: a copy of the journal may have written its own."""
+        committed = next(
+            (
+                e
+                for e in committed_epochs(table.commits(HISTORY))
+                if (e.lineage, e.epoch) == (attempt.lineage, attempt.epoch)
+            ),
             None,
         )
-        if found is None:
-            return  # so long ago that the history does not tell
-        shown = commit_checks.VisibleEpoch(found.generation, found.start, found.offsets)
-        where = f"{self._layout.target} (version {found.version})"
+        if committed is None:
+            return  # older than the part of the history that is read
+        shown = commit_checks.VisibleEpoch(committed.generation, committed.start, committed.offsets)
+        where = f"{self._layout.target} (version {committed.version})"
         commit_checks.check_same_attempt(self._name, where, attempt, epoch.offsets, shown)
 
-    def _is_open(self, state: TableState, epoch: StagedEpoch) -> bool:
+    def _can_commit_natively(self, state: TableState, epoch: StagedEpoch) -> bool:
         """Whether the table is still one that delta-rs may commit these files to."""
-        reason = closed(state, epoch.mode)
+        reason = why_not_native(state, epoch.mode)
         if reason is None and fit(state.schema, epoch.schema, add_columns=False).faults:
             reason = "its columns have changed"
         if reason is None and any(set(f.new.partition) != set(state.partition_by) for f in epoch.files):
             reason = "its partitioning has changed"
         if reason is None and epoch.mode == "complete" and not self._native.can_replace():
-            log.debug("delta-rs cannot remove files by these names", extra={"sink": self._name})
+            log.debug("delta-rs could not remove files by these names", extra={"sink": self._name})
             return False
         if reason is not None:
-            log.warning("the table has changed since staging", extra={"sink": self._name, "table": reason})
+            log.warning("table changed since the epoch was staged", extra={"sink": self._name, "reason": reason})
         return reason is None
 
     def _commit_native(self, attempt: Attempt, epoch: StagedEpoch) -> None:
@@ -157,56 +161,56 @@ class Committer:
         self._sync(versions)
 
     def _put_back(self, attempt: Attempt, epoch: StagedEpoch) -> None:
-        """What the log names must be there before the staged files go.
+        """Restore data files that the log names and VACUUM removed, before the staged copies are deleted.
 
-        VACUUM removes what no log entry names, at once if it is told to retain nothing. It may have found our files
-        between the look at them and the log entry; nobody else has looked since, and a try that died may not have.
+        VACUUM removes files that no log entry names, at once if its retention is zero. It may have removed ours
+        between the check of their lengths and the log entry. An interrupted commit may not have come to this check.
         """
-        gone = [file for file in epoch.files if self._files.length(self._layout.data_file(file.new.name)) is None]
-        if not gone or not epoch.native:
+        missing = [file for file in epoch.files if self._files.length(self._layout.data_file(file.new.name)) is None]
+        if not missing or not epoch.native:
             return
         live = self._live()
-        for file in gone:
+        for file in missing:
             if last_part(file.new.name) not in live:
-                continue  # deleted by a later commit, or rewritten; or the rows are in files of Delta's own
+                continue  # deleted or rewritten by a later commit; or Delta's own code wrote the rows to other files
             self._show(attempt, file)
             path = self._layout.data_file(file.new.name)
             if self._files.length(path) is None:
                 raise DataLost(
-                    f"sink {self._name!r}: {path} is gone, and the table's log names it; so is what was staged for "
-                    f"epoch {attempt.epoch}. Another program has removed both: put the file back from a copy, or take "
-                    "it out of the log (FSCK, or RESTORE to an earlier version)"
+                    f"sink {self._name!r}: {path} is missing, though the table's log names it, and so is the file that "
+                    f"was staged for epoch {attempt.epoch}. Another program has removed both: put the file back from a "
+                    "copy, or take it out of the log (FSCK, or RESTORE to an earlier version)"
                 )
-            log.warning("data file put back, another program had removed it", extra={"sink": self._name, "file": path})
+            log.warning("data file restored, another program had removed it", extra={"sink": self._name, "file": path})
         self._files.sync(self._layout.target)
 
     def _show(self, attempt: Attempt, file: StagedFile) -> None:
-        """Give a staged file its name in the table's folder. It keeps the staged one too until the epoch is in.
+        """Link a staged file into the table's folder. The staged name stays until the epoch is committed.
 
-        So whatever VACUUM takes of what no log entry names yet can be put back.
+        So a file that VACUUM removes before a log entry names it can be restored.
         """
         source, target = self._layout.staged_file(attempt, file.staged), self._layout.data_file(file.new.name)
         failpoints.hit("before-rename")
         try:
-            os.utime(source)  # VACUUM goes by age, and an epoch may have waited for long
+            os.utime(source)  # VACUUM removes old files, and an epoch may have waited for long
             if os.path.exists(target) and not os.path.samefile(source, target):
                 self._check_unnamed(attempt, file)
-                os.unlink(target)  # of a start whose journal is gone
+                os.unlink(target)  # left by a start whose journal was lost
             os.link(source, target)
         except (FileNotFoundError, FileExistsError):
-            pass  # another try is at it, or the epoch is in: the lengths will tell
+            pass  # another process does the same, or has committed the epoch: `_check_lengths` finds out
         failpoints.hit("after-rename")
 
     def _check_unnamed(self, attempt: Attempt, file: StagedFile) -> None:
-        """Nothing that a log entry names is ours to remove, whatever it is called: it may be read at any version."""
+        """Never remove a file that a log entry names, whatever its name: readers may read any version."""
         names = self._live()
         for entry in read_log(self._files, self._layout.log):
             names |= entry.added | entry.removed
         if last_part(file.new.name) in names:
             raise DataLost(
-                f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be what was staged for epoch "
-                f"{attempt.epoch}, but another file of that name is in the table's log: two journals have written to "
-                "one lineage, or the table was restored. Nothing was changed"
+                f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be the file that was staged for "
+                f"epoch {attempt.epoch}, but the table's log has another file of that name: two journals have written "
+                "for one stream, or the table was restored. Nothing was changed"
             )
 
     def _live(self) -> set[str]:
@@ -228,18 +232,18 @@ class Committer:
             )
 
     def _check_not_in(self, attempt: Attempt) -> None:
-        """Files of an epoch that another process has just committed are no loss."""
+        """CommitConflict if another process has just committed the epoch: then its missing files are not lost."""
         table, state = self.table()
         if state is not None and last_epoch(table, state, attempt.lineage) >= attempt.epoch:
-            raise Outrun("another process has committed the epoch")
+            raise CommitConflict("another process has committed the epoch")
 
     def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
         table = self.spark()
-        staged = [self._find(attempt, file) for file in epoch.files]
+        staged = [self._checked_path(attempt, file) for file in epoch.files]
         tag = note(attempt, epoch.offsets)
         failpoints.hit("before-log")
         try:
-            table.understand(epoch.settings)
+            table.apply_settings(epoch.settings)
             rows = table.rows(staged, epoch.schema)
             if epoch.mode == "upsert":
                 table.merge(rows, epoch.keys, attempt.lineage, attempt.epoch, tag, deletes=epoch.deletes)
@@ -248,11 +252,11 @@ class Committer:
                 table.write(rows, mode, attempt.lineage, attempt.epoch, tag, add_columns=epoch.add_columns)
         except Exception as fault:
             if jvm.is_concurrent(fault):
-                raise Outrun(str(fault).partition("\n")[0]) from fault
+                raise CommitConflict(str(fault).partition("\n")[0]) from fault
             if jvm.is_refusal(fault):
                 raise Refused(
                     f"sink {self._name!r}: epoch {attempt.epoch} is decided, but Delta refuses its rows: "
-                    f"{jvm.brief(fault)}. The table has changed since they were staged. They are kept in "
+                    f"{jvm.brief(fault)}. The table has changed since they were staged. They are still in "
                     f"{self._layout.attempt(attempt)}, and the table was not touched. Change the table back and start "
                     "the query again"
                 ) from fault
@@ -261,7 +265,7 @@ class Committer:
         after = table.state()
         self._sync(range(before.version + 1, (after.version if after else before.version) + 1))
 
-    def _find(self, attempt: Attempt, file: StagedFile) -> str:
+    def _checked_path(self, attempt: Attempt, file: StagedFile) -> str:
         staged = self._layout.staged_file(attempt, file.staged)
         if self._files.length(staged) == file.new.size:
             return spark_path(staged)
@@ -272,7 +276,7 @@ class Committer:
         )
 
     def _sync(self, versions: range) -> None:
-        """Before the staged files go: neither delta-rs nor Delta brings a local log to stable storage."""
+        """Sync the local log before the staged files are deleted: neither delta-rs nor Delta does."""
         if isinstance(self._files, LocalFiles):
             entries = (join(self._layout.log, f"{version:020d}.json") for version in versions)
             for path in (*filter(os.path.exists, entries), self._layout.log):

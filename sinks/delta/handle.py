@@ -13,7 +13,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A data file for the log: its name in the table's folder, and what readers want to know of it."""
+    """A data file for the log: its name in the table's folder, and its metadata for readers."""
 
     name: str
     size: int
@@ -23,7 +23,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One data file: where it was staged, and as what the log will name it."""
+    """One data file: where it is staged, and how the log will name it."""
 
     staged: str
     new: NewFile
@@ -35,7 +35,7 @@ class StagedEpoch:
 
     target: str
     mode: str
-    native: bool  # committed by delta-rs, if the gate is still open then
+    native: bool  # committed by delta-rs, if `why_not_native` still allows it then
     schema: Mapping[str, Any]
     files: tuple[StagedFile, ...]
     offsets: str

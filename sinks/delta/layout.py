@@ -1,19 +1,19 @@
-"""Where everything of epochal lies in a Delta table's folder.
+"""Where epochal stores its own data in a Delta table's folder.
 
 ::
 
     target/
       _delta_log/                            Delta's
       part-000000000042-00000-LINEAGE-000003-START.snappy.parquet   data files, named by the log
-      _epochal/                              VACUUM passes over names with a leading underscore
-        lineages/LINEAGE.json                who writes here, and whose place they took
-        staged/LINEAGE/000000000042.000003/  one folder an attempt, gone when the epoch is done
+      _epochal/                              VACUUM ignores names with a leading underscore
+        lineages/LINEAGE.json                which streams write here, and whose place they took
+        staged/LINEAGE/000000000042.000003/  one folder per attempt, removed when the epoch is done
           data/...                           what Spark's writer wrote
 
-A file gets its name beside the others just before the log names it: staged there from the start it
-might be removed by VACUUM while its epoch waits, and left in ``staged`` it never would be, after a
-DELETE. Names say which attempt made a file, so that a repeat arrives at the same, and no two attempts do; they hold
-nothing of the data: partition values are in the log.
+A file gets its name in the table's folder just before the log names it. If it were staged there, VACUUM might remove it
+while its epoch waits; if it stayed in ``staged``, VACUUM would never remove it after a DELETE. Names identify the
+attempt that wrote a file: a repeat arrives at the same names, and no two attempts share one. They contain no data:
+partition values are in the log.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Layout:
         return join(self.staged(attempt.lineage), attempt.key)
 
     def staged_file(self, attempt: Attempt, name: str) -> str:
-        """What a handle names as staged."""
+        """The path of a staged file that a handle names."""
         return below(self.attempt(attempt), name)
 
     def data_file(self, name: str) -> str:
-        """What a handle names as a data file of the table."""
+        """The path of a data file that a handle names."""
         path = below(self.target, name)
         if name.partition("/")[0] in (HOME, LOG):
             raise JournalCorrupt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochal.sinks.delta.commit import Committer
 from epochal.sinks.delta.layout import Layout
-from epochal.sinks.delta.table.landed import landed
+from epochal.sinks.delta.table.commit_notes import committed_epochs
 from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.errors import Refused
 
@@ -15,14 +15,16 @@ def epoch_version(table: str, lineage: str, epoch: int) -> int:
         version = epochal.epoch_version("lake/orders", query.id, 41)
         spark.read.format("delta").option("versionAsOf", version).load("lake/orders")
 
-    `lineage` is the query's id, or enough of its beginning to tell it apart.
+    `lineage` is the query's id, or a beginning of it that is unique in the table.
     """
     files, target = resolve(table)
     found, state = Committer("delta", files, Layout(target)).table()
     if state is None:
         raise Refused(f"{target} is not a Delta table")
     versions = {
-        e.lineage: e.version for e in landed(found.commits()) if e.epoch == epoch and e.lineage.startswith(lineage)
+        e.lineage: e.version
+        for e in committed_epochs(found.commits())
+        if e.epoch == epoch and e.lineage.startswith(lineage)
     }
     if len(versions) == 1:
         return next(iter(versions.values()))

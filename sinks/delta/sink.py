@@ -14,12 +14,12 @@ from epochal.sinks.delta.handle import StagedEpoch
 from epochal.sinks.delta.layout import LOG, Layout
 from epochal.sinks.delta.options import DeltaOptions
 from epochal.sinks.delta.stage import frames
-from epochal.sinks.delta.stage.checking import unusable
-from epochal.sinks.delta.stage.writing import Writing
-from epochal.sinks.delta.table.gate import TableState, closed, creatable
+from epochal.sinks.delta.stage.checking import option_faults
+from epochal.sinks.delta.stage.writing import Stager
+from epochal.sinks.delta.table.commit_notes import committed_epochs
+from epochal.sinks.delta.table.gate import TableState, creatable, why_not_native
 from epochal.sinks.delta.table.jvm import DELETED
-from epochal.sinks.delta.table.landed import landed
-from epochal.sinks.delta.table.schema import fit, nullable, unmakable
+from epochal.sinks.delta.table.schema import creation_faults, fit, nullable
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
@@ -47,7 +47,7 @@ class DeltaSink(DeltaOptions):
     DeltaSink('lake/orders', mode='upsert', name='delta')
 
     ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are, ``"upsert"`` updates and
-    inserts by `keys`. A missing table is made with `partition_by` and `properties`.
+    inserts by `keys`. A missing table is created with `partition_by` and `properties`.
     """
 
     def __post_init__(self) -> None:
@@ -87,11 +87,11 @@ class DeltaSink(DeltaOptions):
             return memory
         recent: dict[int, str] = {}
         others = dict.fromkeys(memory.others)
-        for epoch in landed(table.commits(HISTORY)):
+        for epoch in committed_epochs(table.commits(HISTORY)):
             if epoch.lineage == lineage and len(recent) < RECENT:
                 recent.setdefault(epoch.epoch, epoch.offsets)
             elif epoch.lineage != lineage:
-                others.setdefault(epoch.lineage)  # also where somebody has removed its claim
+                others.setdefault(epoch.lineage)  # even if its claim was removed
         return replace(
             memory,
             enrolled=memory.enrolled or bool(recent),
@@ -124,9 +124,11 @@ class DeltaSink(DeltaOptions):
         check_writable(self.name, layout.target)
         schema = json.loads((rows.drop(*self.drop) if self.drop else rows).schema.json())
         _, state = committer.table(rows.sparkSession)
-        faults = unusable(rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when)
+        faults = option_faults(
+            rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when
+        )
         if state is None:
-            faults += unmakable(nullable(schema), self.partition_by)
+            faults += creation_faults(nullable(schema), self.partition_by)
             native = (
                 self.mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self.table_properties)
             )
@@ -147,10 +149,10 @@ class DeltaSink(DeltaOptions):
         new = self._check_columns(state, schema)
         native = self._is_native(state, new)
         if not native:
-            self._place()[2].spark(rows.sparkSession)  # now: once the epoch is decided it would be too late to refuse
+            self._place()[2].spark(rows.sparkSession)  # refuse now: after the decision it would be too late
         frame = rows
         if self.mode == "upsert":
-            frame = frames.one_row_a_key(frame, self.keys, self.order_by, self.delete_when)
+            frame = frames.last_row_per_key(frame, self.keys, self.order_by, self.delete_when)
         if not native:
             frame = frames.checked(frame, state)
         staged_schema = nullable(schema)
@@ -159,8 +161,8 @@ class DeltaSink(DeltaOptions):
             staged_schema["fields"].append(deleted)
         if self.drop:
             frame = frame.drop(*self.drop)
-        writing = Writing(self.name, *self._place()[:2])
-        digest, files = writing.write(attempt, frame, state, native=native, digest=self.digest)
+        stager = Stager(self.name, *self._place()[:2])
+        digest, files = stager.write(attempt, frame, state, native=native, digest=self.digest)
         epoch = StagedEpoch(
             target=layout.target,
             mode=self.mode,
@@ -190,7 +192,7 @@ class DeltaSink(DeltaOptions):
         return outcome
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
-        # Never more than the staging folder: whatever a log entry could name has left it.
+        # Only the staging folder: files that a log entry could name are no longer in it.
         files, layout, _ = self._place()
         files.delete(layout.attempt(attempt))
 
@@ -206,7 +208,7 @@ class DeltaSink(DeltaOptions):
         return [attempt for attempt in found if attempt is not None]
 
     def _place(self) -> tuple[SinkFiles, Layout, Committer]:
-        """The file system and the full path, found when first needed: only then is there a session."""
+        """The file system, the paths and the committer, made when first needed: only then is there a session."""
         from epochal.sinks.delta.commit import Committer
 
         if self._bound is None:
@@ -229,33 +231,35 @@ class DeltaSink(DeltaOptions):
             )
 
     def _table_for(self, attempt: Attempt, rows: DataFrame, schema: Mapping[str, Any]) -> TableState:
-        """The table as it is now, with the epochs that it must hold; made if it is missing."""
+        """The table as it is now, which must have the epochs before this one; created if it is missing."""
         _, layout, committer = self._place()
         table, state = committer.table(rows.sparkSession)
         committer.check_predecessor(attempt, table, state)
         if state is not None:
             return state
         wanted = nullable(schema)
-        faults = unmakable(wanted, self.partition_by)
+        faults = creation_faults(wanted, self.partition_by)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
-            raise BadRows(f"sink {self.name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
+            raise BadRows(
+                f"sink {self.name!r}: no table can be created in {layout.target}:{lines}\nNothing was written"
+            )
         by_spark = not is_local(layout.target) or not creatable(wanted, self.table_properties)
         failpoints.hit("before-table")
         maker = committer.spark(rows.sparkSession) if by_spark else table
         maker.create(wanted, self.partition_by, self.table_properties)
         failpoints.hit("after-table")
         _, state = committer.table(rows.sparkSession)
-        assert state is not None, f"{layout.target}/{LOG} was made and is not there"
+        assert state is not None, f"{layout.target}/{LOG} was created and is missing"
         return state
 
     def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
         """Whether delta-rs commits the epoch."""
         plain = self.mode != "upsert" and not new and is_local(self._place()[1].target)
-        return plain and closed(state, self.mode) is None
+        return plain and why_not_native(state, self.mode) is None
 
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
-        """Refuse a frame that does not fit; the names of the columns that the table is to get."""
+        """Refuse a frame that does not fit; else the names of the columns that the epoch adds to the table."""
         faults, new = self._misfits(state, schema)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
@@ -266,7 +270,7 @@ class DeltaSink(DeltaOptions):
         return new
 
     def _misfits(self, state: TableState, schema: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
-        """What is wrong with a frame's columns, and those that the table is to get."""
+        """What is wrong with a frame's columns, and the columns that the epoch adds to the table."""
         found = fit(state.schema, schema, add_columns=self.evolve is not None)
         faults = list(found.faults)
         names = {field["name"] for field in schema["fields"]}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.txn.model import Attempt, Json
 
-Move = tuple[str, str, int]  # what is staged, what it will be called, its length
+Rename = tuple[str, str, int]  # a staged file, its published name, its length
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """Files that become one, in place, and what it will be called."""
+class Concat:
+    """Files that are joined in place, and the published name of the result."""
 
     sources: tuple[tuple[str, int], ...]
     target: str
@@ -24,18 +24,18 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a handle says."""
+class StagedEpoch:
+    """Everything that a commit needs, in any later process."""
 
     facts: EpochFacts
-    files: tuple[Move, ...] = ()
-    joins: tuple[Join, ...] = ()
-    markers: tuple[Move, ...] = ()
-    keeps: bool = False  # pieces of parts that stay open
-    spent: tuple[str, ...] = ()  # pieces, and folders of them, that are in published files now
+    files: tuple[Rename, ...] = ()
+    joins: tuple[Concat, ...] = ()
+    markers: tuple[Rename, ...] = ()
+    has_open_pieces: bool = False  # whether it staged pieces of parts that stay open
+    obsolete: tuple[str, ...] = ()  # pieces, and folders of pieces, whose rows are in published files
 
     def entry(self, attempt: Attempt) -> PublishedEpoch:
-        """What the manifest will say of it."""
+        """The epoch's entry in the manifest."""
         shown = [(target, length) for _, target, length in self.files]
         shown += [(one.target, one.length) for one in self.joins]
         return PublishedEpoch(
@@ -54,23 +54,23 @@ class Work:
     def to_json(self) -> dict[str, Json]:
         return {
             "told": self.facts.to_json(),
-            "files": [[*move] for move in self.files],
+            "files": [[*rename] for rename in self.files],
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
-            "markers": [[*move] for move in self.markers],
-            "keeps": self.keeps,
-            "spent": [*self.spent],
+            "markers": [[*rename] for rename in self.markers],
+            "keeps": self.has_open_pieces,
+            "spent": [*self.obsolete],
         }
 
     @staticmethod
-    def from_json(body: Mapping[str, Json]) -> Work:
+    def from_json(body: Mapping[str, Json]) -> StagedEpoch:
         joins = [(sources, target) for sources, target in _lists(body["joins"], 2)]
-        return Work(
+        return StagedEpoch(
             facts=EpochFacts.from_json(body["told"]),
-            files=_moves(body["files"]),
-            joins=tuple(Join(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
-            markers=_moves(body["markers"]),
-            keeps=bool(body["keeps"]),
-            spent=tuple(str(name) for name in _list(body["spent"])),
+            files=_renames(body["files"]),
+            joins=tuple(Concat(tuple((str(n), _int(b)) for n, b in _lists(s, 2)), str(t)) for s, t in joins),
+            markers=_renames(body["markers"]),
+            has_open_pieces=bool(body["keeps"]),
+            obsolete=tuple(str(name) for name in _list(body["spent"])),
         )
 
 
@@ -90,5 +90,5 @@ def _int(value: Json) -> int:
     return value
 
 
-def _moves(value: Json) -> tuple[Move, ...]:
+def _renames(value: Json) -> tuple[Rename, ...]:
     return tuple((str(staged), str(target), _int(length)) for staged, target, length in _lists(value, 3))

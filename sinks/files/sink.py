@@ -1,8 +1,8 @@
 """Rolling files: an epoch's files are staged by Spark's own writer and published by rename.
 
-Stage writes below ``_epochal/``, which readers pass over (`stage`), and records each file's length; commit renames
-(`commit`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
-decided while the epoch is staged (`rolling`) and recorded with it.
+Stage writes below ``_epochal/``, which readers ignore (`stage`), and records each file's length; commit renames
+(`commit`). With a rolling policy an epoch writes pieces of parts that stay open. Which parts close is decided while
+the epoch is staged (`rolling`) and recorded with it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from epochal.sinks.files import manifest
 from epochal.sinks.files.audit.auditor import Auditor
 from epochal.sinks.files.commit import Publisher, check_predecessor
 from epochal.sinks.files.formats import joining
-from epochal.sinks.files.handle import Move, Work
+from epochal.sinks.files.handle import Rename, StagedEpoch
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import completion, rolling
 from epochal.sinks.files.policies.completion import Complete, Marks
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
-from epochal.sinks.files.stage import checking, foreign
+from epochal.sinks.files.stage import checking, delta_tables
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
-from epochal.sinks.files.stage.writing import Writing
+from epochal.sinks.files.stage.writing import Stager
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.sinks.storage.hadoop import resolve, session_for
 from epochal.sinks.storage.register import Register
@@ -115,7 +115,7 @@ class RollingFileSink(FileOptions):
                 "what its log in _spark_metadata lists, so rows added here would not be read. Nothing was written. "
                 "Use another folder, or move _spark_metadata away"
             )
-        foreign.check_no_table(self.name, files, layout)
+        delta_tables.check_no_delta_table(self.name, files, layout)
         return manifest.remember(files, layout, self._register.read(), lineage)
 
     def check_frame(self, rows: DataFrame) -> list[str]:
@@ -134,8 +134,8 @@ class RollingFileSink(FileOptions):
             if files.names(layout.open(other)):
                 raise Refused(
                     f"sink {self.name!r}: the stream whose place this one takes has parts open in "
-                    f"{layout.open(other)}, whose rows would never appear. Publish them first: `epochal roll` with "
-                    "that stream's checkpoint"
+                    f"{layout.open(other)}, whose rows would never be published. Publish them first: `epochal roll` "
+                    "with that stream's checkpoint"
                 )
         return self._register.claim(claim, version=version)
 
@@ -151,31 +151,31 @@ class RollingFileSink(FileOptions):
         before = self._opened(batch.state)
         self._check_open(attempt.lineage, before)
         self._warn_of_watermark(batch)
-        written = self._writing.write(attempt, rows)
+        written = self._stager.write(attempt, rows)
         facts = EpochFacts(written.rows, batch.offsets, written.digest, written.header)
         clock = _first_clock(batch.earlier)
         marks = self._marks(before, {bucket for bucket, _ in written.files}, batch.watermark, clock)
         policy = self.rolling
         if policy is None and not before.pieces:
-            moves: list[Move] = []
+            renames: list[Rename] = []
             for bucket, entry in written.files:
-                target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
-                moves.append((f"{DATA}/{entry.name}", target, entry.length))
-            work = Work(facts, files=tuple(moves))
-            return self._staged(attempt, work, batch.state, OpenParts(self._place()[1].target), marks, clock)
-        fresh = self._writing.pieces(rows.sparkSession, attempt, written, clock)
-        if policy is None:  # as ever, a file for each that was written; and what is still open is closed
-            plan = rolling.plan(before.pieces, None, clock)
+                target = f"{bucket}{part_name(attempt, len(renames), entry.name)}"
+                renames.append((f"{DATA}/{entry.name}", target, entry.length))
+            epoch = StagedEpoch(facts, files=tuple(renames))
+            return self._staged(attempt, epoch, batch.state, OpenParts(self._place()[1].target), marks, clock)
+        fresh = self._stager.pieces(rows.sparkSession, attempt, written, clock)
+        if policy is None:  # every written file is published by itself, and parts that are still open are closed
+            plan = rolling.roll_plan(before.pieces, None, clock)
             plan = RollPlan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
             pieces = [*before.pieces, *fresh]
-            plan = rolling.plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
+            plan = rolling.roll_plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
         return self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
         body = self._checked_body(handle, layout)
-        return Publisher(self.name, files, layout, attempt).publish(Work.from_json(body))
+        return Publisher(self.name, files, layout, attempt).publish(StagedEpoch.from_json(body))
 
     def check_state(self, state: Mapping[str, Json]) -> None:
         self._opened(state)
@@ -194,7 +194,7 @@ class RollingFileSink(FileOptions):
         before = self._opened(request.state)
         marks = self._marks(before, (), None, clock) if self._awaits("clock") else Marks(before.awaited)
         policy = None if request.every else self.rolling
-        plan = rolling.plan(before.pieces, policy, clock, complete=marks.complete)
+        plan = rolling.roll_plan(before.pieces, policy, clock, complete=marks.complete)
         if not plan.closed and not marks.complete:
             return None
         needs_spark = any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in before.pieces)
@@ -238,38 +238,38 @@ class RollingFileSink(FileOptions):
         fresh: frozenset[Piece],
         facts: EpochFacts,
     ) -> Staged:
-        """Close what the plan says, and record what stays open."""
+        """Close the parts that the plan closes, and record those that stay open."""
         files, layout = self._place()
-        writing = self._writing
-        headers = {**(self._parts(state).headers or {}), **writing.headers}
+        stager = self._stager
+        headers = {**(self._parts(state).headers or {}), **stager.headers}
         after = OpenParts(layout.target, plan.open, headers)
-        closer = Closer(self.name, files, layout, attempt, writing.writer, headers, writing.schemas)
+        closer = Closer(self.name, files, layout, attempt, stager.writer, headers, stager.schemas)
         if self.rolling is not None:
             closer.merge_below = self.rolling.merge_limit
         closed = closer.close(plan, fresh, spark)
-        work = Work(
+        epoch = StagedEpoch(
             facts,
-            files=closed.moves,
+            files=closed.renames,
             joins=closed.joins,
-            keeps=any(piece in fresh for piece in plan.open),
-            spent=closed.spent,
+            has_open_pieces=any(piece in fresh for piece in plan.open),
+            obsolete=closed.obsolete,
         )
-        return self._staged(attempt, work, state, after, marks, clock)
+        return self._staged(attempt, epoch, state, after, marks, clock)
 
     def _staged(
         self,
         attempt: Attempt,
-        work: Work,
+        epoch: StagedEpoch,
         state: Mapping[str, Json],
         after: OpenParts,
         marks: Marks,
         clock: float,
     ) -> Staged:
         files, layout = self._place()
-        whole = Announcer(files, layout, attempt, self.marker).announce(work, marks)
+        whole = Announcer(files, layout, attempt, self.marker).announce(epoch, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
-        return Staged(Handle(HANDLE_VERSION, body), work.facts.rows, changes=changes, digest=work.facts.digest)
+        return Staged(Handle(HANDLE_VERSION, body), epoch.facts.rows, changes=changes, digest=epoch.facts.digest)
 
     def _parts(self, state: Mapping[str, Json]) -> OpenParts:
         if state is not self._decoded[0]:
@@ -277,7 +277,7 @@ class RollingFileSink(FileOptions):
         return self._decoded[1]
 
     def _opened(self, state: Mapping[str, Json]) -> OpenParts:
-        """What is open, which must be in this sink's target."""
+        """The open parts, which must be in this sink's target."""
         parts, target = self._parts(state), self._place()[1].target
         if parts.target not in (None, target):
             raise Refused(
@@ -290,7 +290,7 @@ class RollingFileSink(FileOptions):
         return isinstance(self.marker, Complete) and self.marker.by == what
 
     def _marks(self, before: OpenParts, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
-        """What has become of the buckets that await their marker, those of this epoch's rows included."""
+        """Which buckets still await their marker and which get it now, those of this epoch's rows included."""
         if not isinstance(self.marker, Complete):
             return Marks()
         ends = {bucket: completion.ends_at(bucket, self.buckets) for bucket in touched}
@@ -298,14 +298,14 @@ class RollingFileSink(FileOptions):
         return self.marker.divide(awaited, watermark=watermark, clock=clock)
 
     def _warn_of_watermark(self, batch: Batch[DataFrame]) -> None:
-        """Once a start; before its first rows no query has a watermark."""
+        """Warn once per start if the query has no watermark; before its first rows no query has one."""
         lacks = self._awaits("watermark") and batch.watermark is None and batch.attempt.epoch > 0
         if lacks and not self._warned_of_watermark:
             log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self.name)
             self._warned_of_watermark = True
 
     def _check_open(self, lineage: str, before: OpenParts) -> None:
-        """Once a start: pieces that the journal knows nothing of are rows that would never appear."""
+        """Once per start: refuse pieces that the journal does not know, whose rows would never be published."""
         files, layout = self._place()
         if not self._checked_open and not before.pieces and files.names(layout.open(lineage)):
             raise Refused(
@@ -316,7 +316,7 @@ class RollingFileSink(FileOptions):
         self._checked_open = True
 
     def _place(self) -> tuple[SinkFiles, Layout]:
-        """The file system and the full path, found when first needed: only then is there a session."""
+        """The file system and the paths, resolved when first needed: only then is there a session."""
         if self._bound is None:
             files, target = resolve(self.path)
             self._bound = files, Layout(target)
@@ -328,8 +328,8 @@ class RollingFileSink(FileOptions):
         return Register(files, layout.lineages)
 
     @cached_property
-    def _writing(self) -> Writing:
-        return Writing(self, *self._place())
+    def _stager(self) -> Stager:
+        return Stager(self, *self._place())
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
         body = handle.checked_body(HANDLE_VERSION)
@@ -342,6 +342,6 @@ class RollingFileSink(FileOptions):
 
 
 def _first_clock(earlier: Sequence[Handle]) -> float:
-    """A replay goes by the time at which the epoch was first staged, so that it closes the same parts."""
+    """The time at which the epoch was first staged: a replay uses it too, so that it closes the same parts."""
     clocks = [handle.body.get("clock") for handle in earlier]
     return min((clock for clock in clocks if isinstance(clock, float)), default=time.time())

@@ -55,7 +55,7 @@ class Measure:
         return found if self.lines is None else [*found, f.sum(self.lines).alias(LINES)]
 
 
-def tally(sums: Mapping[str, Any]) -> RowDigest:
+def row_digest(sums: Mapping[str, Any]) -> RowDigest:
     """What the aggregates of a measure have come to; without rows Spark leaves them null, or out."""
     lines = int(sums[LINES] or 0) if LINES in sums else None
     value = (int(sums.get(HIGH) or 0) << HALF) + int(sums.get(LOW) or 0)

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 
 def count_rows(spark: SparkSession, paths: list[str]) -> int:
-    """The rows of local Parquet files, together."""
-    return sum(rows_of(spark, paths))
+    """How many rows some local Parquet files have together."""
+    return sum(row_counts(spark, paths))
 
 
-def rows_of(spark: SparkSession, paths: list[str]) -> list[int]:
-    """The rows of local Parquet files."""
-    import pyarrow as pa  # here: a sink is also made where nothing is staged, and this import takes a moment
+def row_counts(spark: SparkSession, paths: list[str]) -> list[int]:
+    """How many rows each of some local Parquet files has."""
+    import pyarrow as pa  # here: it is slow, and sinks that stage nothing do not need it
     import pyarrow.parquet as pq
 
     try:
         return [pq.read_metadata(path).num_rows for path in paths]
     except (pa.ArrowException, OSError):
-        # An encrypted footer, to which Spark has the key; or a broken file, which it will not read either.
+        # The footer is encrypted and Spark has the key; or the file is broken, and Spark fails too.
         return [spark.read.parquet(f"file:{path}").count() for path in paths]

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from epochal.txn.errors import BadRows
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
 
 _REASON = re.compile(r"epochal<<(.*?)>>", re.DOTALL)
 
@@ -20,3 +26,13 @@ def reason_of(fault: BaseException) -> str | None:
     """
     found = _REASON.search(str(fault))
     return found[1] if found else None
+
+
+def as_bad_rows(sink: str, fault: PySparkException) -> BadRows | None:
+    """The error of a sink whose rows failed a check of ours or Spark's analysis; None if the fault is another."""
+    from pyspark.errors import AnalysisException
+
+    reason = reason_of(fault)
+    if reason is None and not isinstance(fault, AnalysisException):
+        return None
+    return BadRows(f"sink {sink!r}: {reason or fault.getMessage()}. Nothing of the epoch was written")

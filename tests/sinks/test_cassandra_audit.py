@@ -6,7 +6,7 @@ import pytest
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.txn.audit import Expected, Scope, StoreReport, Verdict
 from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.row_digests import RowDigest
@@ -15,7 +15,7 @@ GIVEN = Expected(since=0, epochs={0: RowDigest(3), 1: RowDigest(3)}, through=1)
 
 
 def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> StoreReport:
-    monkeypatch.setattr(Ledger, "read", lambda self: Register({"1f0c9a2e": Standing("1f0c9a2e", epoch=last)}))
+    monkeypatch.setattr(Ledger, "read", lambda self: LedgerState({"1f0c9a2e": StreamState("1f0c9a2e", epoch=last)}))
     return CassandraSink("shop.orders").audit(Scope(lineage="1f0c9a2e", expected=GIVEN))
 
 
@@ -38,4 +38,4 @@ def test_an_epoch_that_is_not_done_yet_is_under_way(monkeypatch: pytest.MonkeyPa
     found = audit(monkeypatch, 2)
 
     assert found.differences == ()
-    assert "it is under way" in found.unproven[-1]
+    assert "it is in progress" in found.unproven[-1]

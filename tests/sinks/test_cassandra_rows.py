@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from epochal.sinks.cassandra.cluster.cql import Cql
 from epochal.sinks.cassandra.commit.entries import values
 from epochal.sinks.cassandra.layout import DELETE, KEY, ROW
-from epochal.sinks.cassandra.stage.rows import ERROR, Shape, staged, with_errors
+from epochal.sinks.cassandra.stage.rows import ERROR, RowFormat, staged, with_errors
 
 KINDS = {"p": Cql("text"), "c": Cql("int"), "v": Cql("int")}
 
 
-def shape(**changes: Any) -> Shape:
+def row_format(**changes: Any) -> RowFormat:
     plain: dict[str, Any] = {
         "kinds": KINDS,
         "partition_key": ("p",),
@@ -30,7 +30,7 @@ def shape(**changes: Any) -> Shape:
         "expires": False,
         "latest": 20 * 365 * 86_400,
     }
-    return Shape(**{**plain, **changes})
+    return RowFormat(**{**plain, **changes})
 
 
 def batches(rows: Sequence[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
@@ -54,7 +54,9 @@ def test_the_last_of_each_key_is_kept_however_the_rows_are_cut_into_batches(keys
     rows = [row(p, c, order, order) for (p, c), times in sorted(keys.items()) for order in range(times)]
 
     kept = [
-        values(r[ROW]) for b in staged(iter(batches(rows, size)), shape(order=("_order_0",))) for r in b.to_pylist()
+        values(r[ROW])
+        for b in staged(iter(batches(rows, size)), row_format(order=("_order_0",)))
+        for r in b.to_pylist()
     ]
 
     assert [(p, int.from_bytes(c or b""), int.from_bytes(v or b"")) for p, c, v in kept] == [
@@ -76,7 +78,7 @@ def test_the_last_of_each_key_is_kept_however_the_rows_are_cut_into_batches(keys
 def test_rows_that_nothing_tells_apart_are_all_told(
     rows: list[dict[str, Any]], order: tuple[str, ...], bad: list[int], size: int
 ) -> None:
-    judged = [r for b in with_errors(iter(batches(rows, size)), shape(order=order)) for r in b.to_pylist()]
+    judged = [r for b in with_errors(iter(batches(rows, size)), row_format(order=order)) for r in b.to_pylist()]
 
     assert [n for n, r in enumerate(judged) if r[ERROR] is not None] == bad
     assert len(judged) == len(rows)
@@ -95,7 +97,7 @@ def test_rows_that_nothing_tells_apart_are_all_told(
 )
 def test_a_row_that_cassandra_would_refuse_ends_the_job_with_the_reason(bad: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match="epochal<<") as told:
-        list(staged(iter(batches([bad, row("b", 9)], 10)), shape()))
+        list(staged(iter(batches([bad, row("b", 9)], 10)), row_format()))
     assert reason in str(told.value)
     assert "aaa" not in str(told.value)  # no value of a row
 
@@ -103,13 +105,13 @@ def test_a_row_that_cassandra_would_refuse_ends_the_job_with_the_reason(bad: dic
 def test_a_row_that_deletes_needs_only_its_key() -> None:
     rows = [row("a", 1, 1 << 40, **{DELETE: True}), row("a", 2, 5, **{DELETE: False})]
 
-    found = [r for b in staged(iter(batches(rows, 10)), shape(deletes=True)) for r in b.to_pylist()]
+    found = [r for b in staged(iter(batches(rows, 10)), row_format(deletes=True)) for r in b.to_pylist()]
 
     assert [r[DELETE] for r in found] == [True, False]
 
 
 def test_what_is_staged_is_the_row_as_a_batch_carries_it_and_the_rings_key() -> None:
-    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), shape(partition_key=("p", "c"), clustering_key=()))
+    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), row_format(partition_key=("p", "c"), clustering_key=()))
 
     assert kept.schema.names == [ROW, KEY]
     assert kept.column(KEY).to_pylist() == [b"\0\2ab\0\0\4\0\0\0\1\0"]
@@ -117,16 +119,16 @@ def test_what_is_staged_is_the_row_as_a_batch_carries_it_and_the_rings_key() -> 
 
 
 def test_a_null_that_leaves_its_column_alone_is_staged_as_unset() -> None:
-    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), shape(unset=True))
+    (kept,) = staged(iter(batches([row("ab", 1, None)], 10)), row_format(unset=True))
 
     assert kept.column(ROW).to_pylist()[0].endswith(b"\xff\xff\xff\xfe")
 
 
 def test_totals_are_staged_value_by_value() -> None:
-    (kept,) = staged(iter(batches([row("ab", 1, 2)], 10)), shape(accumulates=True))
+    (kept,) = staged(iter(batches([row("ab", 1, 2)], 10)), row_format(accumulates=True))
 
     assert kept.schema.names == ["p", "c", "v", KEY]
 
 
 def test_no_rows_are_no_batches() -> None:
-    assert list(staged(iter(batches([], 1)), shape())) == []
+    assert list(staged(iter(batches([], 1)), row_format())) == []

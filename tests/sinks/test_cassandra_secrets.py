@@ -66,7 +66,7 @@ def test_one_stranger_among_the_hosts_is_enough() -> None:
 
 
 def test_a_certificate_is_shown_to_nobody_else_either() -> None:
-    with pytest.raises(Refused, match=f"named by the journal alone.*--trust {HOST}, or {trust.HOSTS}={HOST}"):
+    with pytest.raises(Refused, match=f"only the journal names its hosts.*--trust {HOST}, or {trust.HOSTS}={HOST}"):
         described(cert_file="me.pem").with_secrets()
 
 

@@ -15,7 +15,7 @@ from epochal import CassandraSink, Connection, OptionError, RollingFileSink
 from epochal.sinks.cassandra.cluster.cql import parse
 from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
 from epochal.sinks.cassandra.cluster.faults import brief, is_away
-from epochal.sinks.cassandra.commit.statements import adding, plan
+from epochal.sinks.cassandra.commit.statements import adding, write_plan
 from epochal.sinks.cassandra.commit.totals import added
 from epochal.sinks.cassandra.commit.writer import Pipe
 from epochal.sinks.cassandra.handle import StagedEpoch
@@ -82,13 +82,13 @@ def test_where_the_cluster_is_may_be_told_in_short_but_not_twice() -> None:
         CassandraSink("shop.orders", port=9043, connection=Connection(contact_points=["db1"]))
 
     assert short.cluster == Connection(contact_points=["db1"], port=9043)
-    assert told.value.faults == ("port: beside connection=; put it there, connection=Connection(port=...)",)
+    assert told.value.faults == ("port: not together with connection=; use connection=Connection(port=...)",)
 
 
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"mode": "accumulate"}, "totals: accumulating needs them"),
+        ({"mode": "accumulate"}, "totals: mode='accumulate' needs them"),
         ({"mode": "accumulate", "totals": {"n": "average"}}, "totals['n']='average'"),
         (
             {"mode": "accumulate", "totals": {"n": "sum"}, "connection": Connection(consistency="ONE")},
@@ -166,7 +166,7 @@ def staged(**changes: Any) -> StagedEpoch:
 
 
 def test_names_are_quoted_and_values_are_bound() -> None:
-    found = plan("shop", 'or"ders', staged(columns=("id", 'a"; DROP')), 1, 1)
+    found = write_plan("shop", 'or"ders', staged(columns=("id", 'a"; DROP')), 1, 1)
 
     assert found.insert == 'INSERT INTO "shop"."or""ders" ("id", "a""; DROP") VALUES (?, ?) USING TIMESTAMP ?'
     assert found.delete == 'DELETE FROM "shop"."or""ders" USING TIMESTAMP ? WHERE "id" = ?'
@@ -178,12 +178,12 @@ def test_totals_go_with_their_columns_whatever_order_the_journal_keeps() -> None
 
     assert found.select == 'SELECT "z", "a", "epochal" FROM "k"."t" WHERE "id" = ?'
     assert list(found.totals) == ["z", "a"]
-    assert plan("k", "t", epoch, 1, 1).insert.startswith('INSERT INTO "k"."t" ("id", "z", "a", "epochal") VALUES')
+    assert write_plan("k", "t", epoch, 1, 1).insert.startswith('INSERT INTO "k"."t" ("id", "z", "a", "epochal") VALUES')
 
 
 def test_a_row_that_is_over_goes_whole_only_if_it_was_written_whole() -> None:
-    whole = plan("k", "t", staged(expires=True), 1, 1)
-    part = plan("k", "t", staged(expires=True, whole=False), 1, 1)
+    whole = write_plan("k", "t", staged(expires=True), 1, 1)
+    part = write_plan("k", "t", staged(expires=True, whole=False), 1, 1)
 
     assert whole.forget == whole.delete
     assert part.forget == 'DELETE "a" FROM "k"."t" USING TIMESTAMP ? WHERE "id" = ?'

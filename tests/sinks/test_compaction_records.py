@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epochal.sinks.files.compaction import live, records
-from epochal.sinks.files.compaction.records import Done, Joined, Plan
+from epochal.sinks.files.compaction.records import CompactionDone, CompactionPlan, Joined
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.txn.errors import JournalCorrupt
@@ -17,8 +17,8 @@ from tests.sinks.compacting import LINEAGE, TARGET, MemoryDisk, compactor, name_
 
 LAYOUT = Layout(TARGET)
 JOINED = Joined(LINEAGE, "000000000002", "b=1/new", 5, "0", (("b=1/old", 2), ("b=1/older", 3)))
-PLAN = Plan(1, "000000000001-ab", 60.0, (JOINED,), 1000.0)
-DONE = Done(1, (JOINED,), 1001.5)
+PLAN = CompactionPlan(1, "000000000001-ab", 60.0, (JOINED,), 1000.0)
+DONE = CompactionDone(1, (JOINED,), 1001.5)
 
 
 def spelled(record: dict[str, Any]) -> bytes:
@@ -31,7 +31,7 @@ def test_what_was_written_is_read() -> None:
     disk = MemoryDisk()
 
     assert records.create(disk, LAYOUT, PLAN)
-    assert not records.create(disk, LAYOUT, Plan(1, "another", 0, (), 0))
+    assert not records.create(disk, LAYOUT, CompactionPlan(1, "another", 0, (), 0))
     assert records.create(disk, LAYOUT, DONE)
     assert records.read_plan(disk, LAYOUT, 1) == PLAN
     assert records.read_done(disk, LAYOUT, 1) == DONE
@@ -68,10 +68,10 @@ def test_a_plan_is_spelled_as_the_docs_say() -> None:
 def test_the_newest_plan_says_that_all_before_it_are_done() -> None:
     disk = MemoryDisk()
     for number in (1, 2):
-        records.create(disk, LAYOUT, Plan(number, "s", 0, (), 0))
-        records.create(disk, LAYOUT, Done(number, (), 0))
+        records.create(disk, LAYOUT, CompactionPlan(number, "s", 0, (), 0))
+        records.create(disk, LAYOUT, CompactionDone(number, (), 0))
     records.create_removed(disk, LAYOUT, 1)
-    records.create(disk, LAYOUT, Plan(3, "s", 0, (), 0))
+    records.create(disk, LAYOUT, CompactionPlan(3, "s", 0, (), 0))
     disk.create(f"{LAYOUT.compactions}/.epochal-tmp-000000000003.done.json-x", b"half")
 
     known = records.read(disk, LAYOUT)
@@ -138,7 +138,7 @@ def test_a_foreign_file_among_the_records_is_named() -> None:
 
 def test_a_record_that_is_missing_is_named() -> None:
     disk = MemoryDisk()
-    records.create(disk, LAYOUT, Plan(2, "s", 0, (), 0))
+    records.create(disk, LAYOUT, CompactionPlan(2, "s", 0, (), 0))
 
     with pytest.raises(JournalCorrupt, match=r"000000000001\.done\.json: missing"):
         records.read(disk, LAYOUT)
@@ -154,7 +154,7 @@ def joined(path: str, epoch: int, *replaced: tuple[str, int]) -> Joined:
 
 def test_a_joined_file_stands_where_the_last_one_stood_and_rows_stay() -> None:
     entries = [entry(0, ("a0", 1), ("b0", 1)), entry(1, ("b1", 1), ("a1", 1), ("c1", 1)), entry(2, ("a2", 1))]
-    done = [Done(1, (joined("A", 1, ("a0", 1), ("a1", 1)), joined("B", 1, ("b0", 1), ("b1", 1))), 0)]
+    done = [CompactionDone(1, (joined("A", 1, ("a0", 1), ("a1", 1)), joined("B", 1, ("b0", 1), ("b1", 1))), 0)]
 
     found = live.after(entries, done)
 
@@ -165,9 +165,9 @@ def test_a_joined_file_stands_where_the_last_one_stood_and_rows_stay() -> None:
 def test_a_joined_file_is_joined_again() -> None:
     entries = [entry(0, ("a0", 1)), entry(1, ("a1", 1)), entry(2, ("a2", 1))]
     done = [
-        Done(1, (joined("A", 1, ("a0", 1), ("a1", 1)),), 0),
-        Done(2, (), 0),  # given up
-        Done(3, (joined("AA", 2, ("A", 9), ("a2", 1)),), 0),
+        CompactionDone(1, (joined("A", 1, ("a0", 1), ("a1", 1)),), 0),
+        CompactionDone(2, (), 0),  # given up
+        CompactionDone(3, (joined("AA", 2, ("A", 9), ("a2", 1)),), 0),
     ]
 
     assert [e.files for e in live.after(entries, done)] == [(), (), (("AA", 9),)]
@@ -176,7 +176,7 @@ def test_a_joined_file_is_joined_again() -> None:
 @pytest.mark.parametrize("replaced", [("gone", 1), ("a0", 2)])
 def test_a_compaction_of_what_no_manifest_lists_is_an_error(replaced: tuple[str, int]) -> None:
     with pytest.raises(JournalCorrupt, match=rf"compaction 7 joined {replaced[0]}"):
-        live.after([entry(0, ("a0", 1))], [Done(7, (joined("A", 0, replaced),), 0)])
+        live.after([entry(0, ("a0", 1))], [CompactionDone(7, (joined("A", 0, replaced),), 0)])
 
 
 def test_a_manifest_that_was_lost_after_a_compaction_is_an_error() -> None:

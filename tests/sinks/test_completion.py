@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from epochal import Complete, Rolling, RollingFileSink, TimeBucket
 from epochal.sinks.files.policies.buckets import Unit
 from epochal.sinks.files.policies.completion import Marks, ends_at, marker, next_version
-from epochal.sinks.files.policies.rolling import Piece, plan
+from epochal.sinks.files.policies.rolling import Piece, roll_plan
 from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Attempt, Handle, Json, RollRequest
@@ -113,7 +113,7 @@ def test_a_complete_bucket_closes_its_parts_of_every_shape() -> None:
         Piece(epoch, bucket, f"part-{epoch}", 10, 1, 0.0, shape)
         for epoch, bucket, shape in [(0, "day=1/", "x"), (1, "day=1/", "y"), (1, "day=2/", "y")]
     ]
-    found = plan(pieces, Rolling(max_age="1 h"), clock=1, complete=("day=1/",))
+    found = roll_plan(pieces, Rolling(max_age="1 h"), clock=1, complete=("day=1/",))
 
     assert {p.bucket for part in found.closed for p in part} == {"day=1/"}
     assert len(found.closed) == 2

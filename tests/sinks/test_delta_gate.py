@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epochal.sinks.delta.table.gate import TableState, closed, creatable
+from epochal.sinks.delta.table.gate import TableState, creatable, why_not_native
 
 PLAIN = TableState(
     version=3,
@@ -29,8 +29,8 @@ def column(kind: Any, *, null: bool = True, **metadata: Any) -> dict[str, Any]:
 
 
 def test_a_plain_table_passes_in_append_and_complete_mode() -> None:
-    assert closed(PLAIN, "append") is None
-    assert closed(PLAIN, "complete") is None
+    assert why_not_native(PLAIN, "append") is None
+    assert why_not_native(PLAIN, "complete") is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_plain_table_passes_in_append_and_complete_mode() -> None:
     ],
 )
 def test_what_delta_rs_could_get_wrong_closes_it(changes: dict[str, Any], reason: str) -> None:
-    found = closed(replace(PLAIN, **changes), "append")
+    found = why_not_native(replace(PLAIN, **changes), "append")
 
     assert found is not None
     assert reason in found
@@ -71,13 +71,13 @@ def test_what_delta_rs_could_get_wrong_closes_it(changes: dict[str, Any], reason
     ],
 )
 def test_what_is_known_to_be_harmless_leaves_it_open(changes: dict[str, Any]) -> None:
-    assert closed(replace(PLAIN, **changes), "append") is None
+    assert why_not_native(replace(PLAIN, **changes), "append") is None
 
 
 def test_a_change_data_feed_closes_it_for_a_replacement() -> None:
     fed = replace(PLAIN, properties={"delta.enableChangeDataFeed": "true"}, writer=4)
 
-    assert closed(fed, "complete") == "it has a change data feed"
+    assert why_not_native(fed, "complete") == "it has a change data feed"
 
 
 def test_tables_with_special_properties_or_types_are_made_by_delta_itself() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.sinks.delta.table.schema import fit, nullable, promises, spell
+from epochal.sinks.delta.table.schema import constraints, fit, nullable
+from epochal.sinks.spark.types import spell
 
 
 def field(name: str, kind: Any, *, null: bool = True, **metadata: Any) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def test_a_column_that_differs_in_case_only_is_never_added() -> None:
 def test_a_column_without_a_type_is_refused() -> None:
     found = fit(TABLE, struct(*TABLE["fields"], field("nothing", "void")), add_columns=True)
 
-    assert found.faults == ("nothing: it has no type (it is null everywhere); cast it",)
+    assert found.faults == ("nothing: it has no type (all its values are null); cast it",)
 
 
 def test_columns_that_delta_fills_in_must_be_left_out() -> None:
@@ -59,7 +60,7 @@ def test_columns_that_delta_fills_in_must_be_left_out() -> None:
 
     assert fit(table, struct(field("id", "long")), add_columns=False).faults == ()
     assert fit(table, struct(field("id", "long"), field("twice", "long")), add_columns=False).faults == (
-        "twice: Delta fills it in; leave it out of the frame",
+        "twice: Delta generates its values; leave it out of the frame",
     )
 
 
@@ -78,7 +79,7 @@ def test_a_new_table_promises_nothing_about_nulls() -> None:
     pairs = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": False}
     made = nullable(struct(field("id", "long", null=False, comment="x"), field("pairs", pairs)))
 
-    assert promises(made) == []
+    assert constraints(made) == []
     assert made["fields"][0]["metadata"] == {}
     assert spell(made) == "struct<id: bigint, pairs: map<string, bigint>>"
 
@@ -90,7 +91,7 @@ def test_every_promise_of_a_table_is_found() -> None:
         field("id", "long", null=False), field("x", inner), field("m", pairs), field("w", "long", CURRENT_DEFAULT="1")
     )
 
-    assert promises(table) == [
+    assert constraints(table) == [
         "id is NOT NULL",
         "x.element is NOT NULL",
         "x.element.a is NOT NULL",

@@ -82,7 +82,7 @@ def test_a_digest_that_could_prove_nothing_is_refused(options: dict[str, Any], f
         DeltaSink("t", **options)
 
 
-@pytest.mark.parametrize(("epochs", "said"), [({}, []), ({0: RowDigest(1)}, ["there is no table any more"])])
+@pytest.mark.parametrize(("epochs", "said"), [({}, []), ({0: RowDigest(1)}, ["the table is gone"])])
 def test_a_table_is_missed_only_if_an_epoch_was_given_to_it(
     tmp_path: Path, epochs: dict[int, RowDigest], said: list[str]
 ) -> None:

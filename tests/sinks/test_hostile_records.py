@@ -11,9 +11,10 @@ import pytest
 import epochal
 from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch as StagedRows
-from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
 from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
-from epochal.sinks.files.handle import Join, Move, Work
+from epochal.sinks.files.handle import Concat, Rename
+from epochal.sinks.files.handle import StagedEpoch as StagedFiles
 from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.sinks.files.state import open_parts_of
@@ -54,11 +55,11 @@ WORK: list[dict[str, Any]] = [
     {"files": (("../../../../../outside/precious", "part-0", 8),)},
     {"files": (("open/../../../../outside/precious", "part-0", 8),)},
     {"markers": (("data/good", "../outside/_SUCCESS", 4),)},
-    {"joins": (Join((("open/../../../../outside/precious", 8), ("data/good", 4)), "part-0"),)},
-    {"joins": (Join((("data/good", 4),), "/outside/part-0"),)},
-    {"spent": ("open/../../../../outside",)},
-    {"spent": ("../../../../../outside",)},
-    {"spent": ("open/",)},
+    {"joins": (Concat((("open/../../../../outside/precious", 8), ("data/good", 4)), "part-0"),)},
+    {"joins": (Concat((("data/good", 4),), "/outside/part-0"),)},
+    {"obsolete": ("open/../../../../outside",)},
+    {"obsolete": ("../../../../../outside",)},
+    {"obsolete": ("open/",)},
 ]
 
 
@@ -71,8 +72,8 @@ def test_a_handle_of_files_touches_nothing_outside_its_place(
     home.mkdir(parents=True)
     (home / "good").write_bytes(b"good")
     (home / "other").write_bytes(b"good")
-    first: tuple[Move, ...] = (("data/other", "part-good", 4),)
-    told = Work(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
+    first: tuple[Rename, ...] = (("data/other", "part-good", 4),)
+    told = StagedFiles(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
     before = all_files(tmp_path)
 
     with pytest.raises(JournalCorrupt, match="names a place"):
@@ -125,8 +126,8 @@ def test_a_handle_of_a_table_touches_nothing_outside_its_place(
 class NothingWritten:
     """A ledger that knows of no epoch."""
 
-    def read(self) -> Register:
-        return Register({ATTEMPT.lineage: Standing(ATTEMPT.lineage)})
+    def read(self) -> LedgerState:
+        return LedgerState({ATTEMPT.lineage: StreamState(ATTEMPT.lineage)})
 
     def parts(self, lineage: str, epoch: int) -> set[str]:
         return {f"{lineage} {epoch}"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.sinks.files.commit import Publisher
-from epochal.sinks.files.handle import Join, Work
+from epochal.sinks.files.handle import Concat, StagedEpoch
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.storage.sink_files import LocalSinkFiles
@@ -55,7 +55,7 @@ class Joining(LocalSinkFiles):
             raise RuntimeError("dead")
 
 
-def staged(target: Path) -> Work:
+def staged(target: Path) -> StagedEpoch:
     """Two open pieces of earlier epochs and one new one become a part; another new one stays open."""
     layout = Layout(str(target))
     for name, text in (
@@ -67,15 +67,15 @@ def staged(target: Path) -> Work:
         path = Path(layout.source(ATTEMPT, name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return Work(
+    return StagedEpoch(
         EpochFacts(rows=2, offsets="digest"),
-        joins=(Join((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
-        keeps=True,
-        spent=("open/000000000005", "open/000000000006"),
+        joins=(Concat((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
+        has_open_pieces=True,
+        obsolete=("open/000000000005", "open/000000000006"),
     )
 
 
-def publish(target: Path, work: Work, files: LocalSinkFiles) -> Outcome:
+def publish(target: Path, work: StagedEpoch, files: LocalSinkFiles) -> Outcome:
     return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
 
 
@@ -147,14 +147,14 @@ def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
     Path(Layout(str(tmp_path)).source(ATTEMPT, "data")).rmdir()
 
     with pytest.raises(DataLost, match="belong to open parts"):
-        publish(tmp_path, Work(work.facts, keeps=True), Joining())
+        publish(tmp_path, StagedEpoch(work.facts, has_open_pieces=True), Joining())
 
 
 @pytest.mark.parametrize("joins", [True, False], ids=["joined", "renamed"])
 def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_path: Path, joins: bool) -> None:
     work = staged(tmp_path)
     if not joins:
-        work = Work(work.facts, files=(("data/a", NAME, 4),))
+        work = StagedEpoch(work.facts, files=(("data/a", NAME, 4),))
 
     class Sleeper(Joining):
         """While it sleeps before its first rename, another finishes the epoch, and a compaction replaces its file."""
@@ -228,7 +228,7 @@ def test_who_dies_while_it_writes_the_manifests_entry_leaves_nothing_behind(tmp_
 
 def test_the_manifest_says_what_was_told_when_the_epoch_was_staged(tmp_path: Path) -> None:
     facts = EpochFacts(rows=3, offsets="o", digest="d", header="a,b")
-    work = Work.from_json(Work(facts, files=(("data/a", NAME, 4),)).to_json())
+    work = StagedEpoch.from_json(StagedEpoch(facts, files=(("data/a", NAME, 4),)).to_json())
     entry = work.entry(ATTEMPT)
 
     assert work.facts == facts
@@ -251,7 +251,9 @@ def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
         "epochal.txn.failpoints.hit",
         lambda name: listed.append(len(synced.paths)) if name == "before-manifest" else None,
     )
-    Publisher("files", LocalSinkFiles(), layout, ATTEMPT).publish(Work(EpochFacts(), files=moves, keeps=True))
+    Publisher("files", LocalSinkFiles(), layout, ATTEMPT).publish(
+        StagedEpoch(EpochFacts(), files=moves, has_open_pieces=True)
+    )
 
     before = set(synced.paths[: listed[0]])
     assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}

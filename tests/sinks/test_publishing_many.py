@@ -11,7 +11,7 @@ import pytest
 
 from epochal.sinks.files import commit
 from epochal.sinks.files.commit import Publisher
-from epochal.sinks.files.handle import Join, Work
+from epochal.sinks.files.handle import Concat, StagedEpoch
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss
@@ -45,7 +45,7 @@ class SideBySide(Joining):
         return [answers[place] for place in range(len(steps))]
 
 
-def staged(target: Path) -> Work:
+def staged(target: Path) -> StagedEpoch:
     """Parts of two pieces to be joined, files that are whole, a marker for each bucket; one piece stays open."""
     layout = Layout(str(target))
     joins, moves, markers = [], [], []
@@ -54,12 +54,14 @@ def staged(target: Path) -> Work:
         write(layout, f"data/{part}", f"new {part}\n")
         write(layout, f"data/whole-{part}", f"whole {part}\n")
         write(layout, f"marker-{part}", "")
-        joins.append(Join(((f"open/000000000006/{part}", 7), (f"data/{part}", 6)), f"b={part}/joined"))
+        joins.append(Concat(((f"open/000000000006/{part}", 7), (f"data/{part}", 6)), f"b={part}/joined"))
         moves.append((f"data/whole-{part}", f"b={part}/whole", 8))
         markers.append((f"marker-{part}", f"b={part}/_SUCCESS", 0))
     write(layout, "data/stays", "open\n")
-    spent = ("open/000000000006",)
-    return Work(EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), keeps=True, spent=spent)
+    obsolete = ("open/000000000006",)
+    return StagedEpoch(
+        EpochFacts(rows=3), tuple(moves), tuple(joins), tuple(markers), has_open_pieces=True, obsolete=obsolete
+    )
 
 
 def write(layout: Layout, name: str, text: str) -> None:
@@ -68,7 +70,7 @@ def write(layout: Layout, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def publish(target: Path, work: Work, files: LocalSinkFiles) -> Outcome:
+def publish(target: Path, work: StagedEpoch, files: LocalSinkFiles) -> Outcome:
     return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
 
 
@@ -132,7 +134,7 @@ def test_a_chunk_whose_piece_is_lost_shows_none_of_its_parts_and_names_the_one(t
     Path(Layout(str(tmp_path)).source(ATTEMPT, "open/000000000006/2")).unlink()
 
     for _ in range(2):  # a repeat finds it no better
-        with pytest.raises(DataLost, match=r"joined-2/0000. should be joined to 13 bytes and has 6|b=2/joined should"):
+        with pytest.raises(DataLost, match=r"joined-2/0000. should have 13 bytes after joining|b=2/joined should"):
             publish(tmp_path, work, SideBySide())
     assert not any((tmp_path / f"b={part}/joined").exists() for part in (1, 2, 3))  # the first went alone
     assert not (tmp_path / "_epochal/manifest").exists()
@@ -176,7 +178,9 @@ def test_a_foreign_file_of_the_recorded_length_is_not_taken_for_ours_while_ours_
 
 def test_what_is_named_twice_is_published_once(tmp_path: Path) -> None:
     work = staged(tmp_path)
-    twice = Work(work.facts, work.files * 2, work.joins, work.markers * 2, keeps=True, spent=work.spent)
+    twice = StagedEpoch(
+        work.facts, work.files * 2, work.joins, work.markers * 2, has_open_pieces=True, obsolete=work.obsolete
+    )
     publish(tmp_path, twice, SideBySide())
 
     check_whole(tmp_path)
@@ -191,7 +195,7 @@ def test_a_chunk_that_was_published_is_checked_in_one_question(tmp_path: Path) -
             return super().lengths(paths)
 
     work = staged(tmp_path)
-    whole = Work(work.facts, files=work.files)
+    whole = StagedEpoch(work.facts, files=work.files)
     with pytest.raises(RuntimeError, match="dead"):
         publish(tmp_path, whole, SideBySide(dies_after=len(PARTS)))  # all renamed, nothing listed
     publish(tmp_path, whole, Asked())

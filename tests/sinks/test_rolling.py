@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epochal import Rolling, RollingFileSink
 from epochal.sinks.files.options import Format
-from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, roll_plan
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.txn.errors import JournalCorrupt, OptionError
 from epochal.txn.participant import description_of
@@ -30,14 +30,14 @@ def epochs(parts: tuple[tuple[Piece, ...], ...]) -> list[list[int]]:
 
 
 def test_a_part_closes_when_its_bytes_reach_the_limit_and_the_next_begins() -> None:
-    found = plan([piece(n, size=40) for n in range(5)], Rolling(max_bytes=80), clock=0)
+    found = roll_plan([piece(n, size=40) for n in range(5)], Rolling(max_bytes=80), clock=0)
 
     assert epochs(found.closed) == [[0, 1], [2, 3]]
     assert [p.epoch for p in found.open] == [4]
 
 
 def test_a_part_closes_when_its_rows_reach_the_limit() -> None:
-    found = plan([piece(n, rows=3) for n in range(5)], Rolling(max_rows=5), clock=0)
+    found = roll_plan([piece(n, rows=3) for n in range(5)], Rolling(max_rows=5), clock=0)
 
     assert epochs(found.closed) == [[0, 1], [2, 3]]
 
@@ -45,15 +45,15 @@ def test_a_part_closes_when_its_rows_reach_the_limit() -> None:
 def test_a_part_closes_when_it_is_old_though_it_still_grows() -> None:
     pieces = [piece(n, at=10.0 * n) for n in range(4)]
 
-    assert plan(pieces, Rolling(max_age="31 s"), clock=30).closed == ()
-    assert epochs(plan(pieces, Rolling(max_age="31 s"), clock=31).closed) == [[0, 1, 2, 3]]
+    assert roll_plan(pieces, Rolling(max_age="31 s"), clock=30).closed == ()
+    assert epochs(roll_plan(pieces, Rolling(max_age="31 s"), clock=31).closed) == [[0, 1, 2, 3]]
 
 
 def test_a_part_closes_when_nothing_came_for_a_while() -> None:
     pieces = [piece(0, at=0), piece(1, at=50)]
 
-    assert plan(pieces, Rolling(inactivity=60), clock=109).closed == ()
-    assert epochs(plan(pieces, Rolling(inactivity=60), clock=110).closed) == [[0, 1]]
+    assert roll_plan(pieces, Rolling(inactivity=60), clock=109).closed == ()
+    assert epochs(roll_plan(pieces, Rolling(inactivity=60), clock=110).closed) == [[0, 1]]
 
 
 def test_whichever_limit_comes_first_closes() -> None:
@@ -74,14 +74,14 @@ def test_how_pieces_become_one_file_is_no_limit() -> None:
 
 def test_buckets_close_each_for_itself() -> None:
     pieces = [piece(0, "day=1/", size=90), piece(0, "day=2/", size=20), piece(1, "day=2/", size=20)]
-    found = plan(pieces, Rolling(max_bytes=80), clock=0)
+    found = roll_plan(pieces, Rolling(max_bytes=80), clock=0)
 
     assert [p.bucket for part in found.closed for p in part] == ["day=1/"]
     assert {p.bucket for p in found.open} == {"day=2/"}
 
 
 def test_without_a_policy_all_that_is_open_closes() -> None:
-    found = plan([piece(0), piece(1), piece(1, "day=2/")], None, clock=0)
+    found = roll_plan([piece(0), piece(1), piece(1, "day=2/")], None, clock=0)
 
     assert epochs(found.closed) == [[0, 1], [1]]
     assert found.open == ()
@@ -89,7 +89,7 @@ def test_without_a_policy_all_that_is_open_closes() -> None:
 
 def test_a_part_whose_columns_have_changed_closes_and_another_begins() -> None:
     pieces = [piece(0), piece(1), piece(2, shape="json other")]
-    found = plan(pieces, Rolling(max_age="1 h"), clock=0, shape="json other")
+    found = roll_plan(pieces, Rolling(max_age="1 h"), clock=0, shape="json other")
 
     assert epochs(found.closed) == [[0, 1]]
     assert [p.epoch for p in found.open] == [2]
@@ -97,7 +97,7 @@ def test_a_part_whose_columns_have_changed_closes_and_another_begins() -> None:
 
 def test_columns_that_change_and_change_back_make_one_part_of_what_fits_together() -> None:
     pieces = [piece(0, size=60), piece(1, shape="json other"), piece(2, size=60)]
-    found = plan(pieces, Rolling(max_bytes=100), clock=0)
+    found = roll_plan(pieces, Rolling(max_bytes=100), clock=0)
 
     assert epochs(found.closed) == [[0, 2]]
 
@@ -133,7 +133,7 @@ POLICIES = st.builds(
 def test_every_piece_is_closed_once_or_open_once(
     pieces: list[Piece], policy: Rolling | None, clock: float, shape: str | None
 ) -> None:
-    found = plan(pieces, policy, clock, shape=shape)
+    found = roll_plan(pieces, policy, clock, shape=shape)
 
     assert sorted([*found.open, *(p for part in found.closed for p in part)], key=lambda p: p.order) == sorted(
         pieces, key=lambda p: p.order
@@ -143,7 +143,7 @@ def test_every_piece_is_closed_once_or_open_once(
 
 @given(PIECES, POLICIES, st.floats(0, 2000))
 def test_what_stays_open_is_not_due_and_under_every_limit(pieces: list[Piece], policy: Rolling, clock: float) -> None:
-    left = plan(pieces, policy, clock, shape=SHAPE).open
+    left = roll_plan(pieces, policy, clock, shape=SHAPE).open
 
     assert all(due([part], policy) > clock for part in open_parts(left))
     assert all(sum(p.bytes for p in part) < (policy.bytes_limit or 0) for part in open_parts(left))
@@ -153,7 +153,7 @@ def test_what_stays_open_is_not_due_and_under_every_limit(pieces: list[Piece], p
 def test_the_same_pieces_at_the_same_time_close_the_same_parts(
     pieces: list[Piece], policy: Rolling, clock: float
 ) -> None:
-    assert plan(pieces, policy, clock) == plan(list(reversed(pieces)), policy, clock)
+    assert roll_plan(pieces, policy, clock) == roll_plan(list(reversed(pieces)), policy, clock)
 
 
 @given(PIECES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epochal.sinks.files import Rolling, RollingFileSink, published
-from epochal.sinks.files.handle import Work
+from epochal.sinks.files.handle import StagedEpoch
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.files.sink import HANDLE_VERSION
@@ -32,7 +32,7 @@ def stage(target: Path, attempt: Attempt = ATTEMPT, names: tuple[str, ...] = ("a
         (home / "data" / name).write_text(text)
         moves.append((f"data/{name}", f"day=1/part-{attempt.epoch:012d}-{part:05d}-1f0c9a2e.json", len(text)))
     (home / "marker-0").touch()
-    work = Work(
+    work = StagedEpoch(
         EpochFacts(rows=2, offsets="digest"),
         files=tuple(moves),
         markers=(("marker-0", "day=1/_SUCCESS", 0),),
@@ -284,7 +284,7 @@ def test_a_folder_beside_a_delta_table_is_as_good_as_any(tmp_path: Path) -> None
 
 def test_a_stream_whose_claim_was_removed_is_known_by_its_epochs(tmp_path: Path) -> None:
     sink = RollingFileSink(f"file:{tmp_path}")
-    work = Work(EpochFacts(1, "digest"))
+    work = StagedEpoch(EpochFacts(1, "digest"))
     entry = work.entry(ATTEMPT)
     layout = Layout(str(tmp_path))
     LocalFiles().create(f"{tmp_path}/{layout.manifest_name(ATTEMPT)}", entry.encode())

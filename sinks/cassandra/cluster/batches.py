@@ -1,8 +1,8 @@
-"""Batches of rows that are bytes already: the driver puts the frame around them, and that is all it does.
+"""Batches of rows that are already encoded: the driver only adds the frame around them.
 
 To bind, check and encode row by row would be most of a client's work. Rows are staged as the protocol
-carries them, so a batch is a join of bytes. The driver lets a session's protocol handler encode messages,
-which is where this comes in.
+carries them, so a batch is a concatenation of bytes. The session's protocol handler encodes messages, so a handler
+of our own passes these bytes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cassandra.query import BatchStatement, BatchType
 
 
 class EncodedBatch(BatchStatement):  # type: ignore[misc]
-    """An unlogged batch of entries that are encoded, to a replica of the first one's partition."""
+    """An unlogged batch of encoded entries, sent to a replica of the first one's partition."""
 
     def __init__(self, entries: Sequence[bytes], keyspace: str, key: bytes) -> None:
         super().__init__(BatchType.UNLOGGED)
@@ -26,13 +26,13 @@ class EncodedBatch(BatchStatement):  # type: ignore[misc]
 
 
 class Entries(tuple[bytes, ...]):
-    """Told from the driver's own lists by its type."""
+    """Encoded entries; a type of their own, so that `Handler` recognises them."""
 
     __slots__ = ()
 
 
 class Handler(ProtocolHandler):  # type: ignore[misc]
-    """The driver's, which also knows batches of ours."""
+    """The driver's handler, which also sends `EncodedBatch`."""
 
     @classmethod
     def encode_message(cls, msg: Any, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Open sessions: one in a process for each endpoint."""
+"""Open sessions: one per process and endpoint."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ClusterSession:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.session = _open(endpoint)
-        self.known: set[str] = set()  # tables that are there, and are never dropped while this is open
-        self.facts: dict[str, Any] = {}  # what the server was asked once
+        self.known: set[str] = set()  # tables of the ledger that exist; they are never dropped while this is open
+        self.facts: dict[str, Any] = {}  # a cache of the server's limits
         self._prepared: dict[str, PreparedStatement] = {}
 
     def prepared(self, text: str) -> PreparedStatement:
@@ -40,10 +40,10 @@ class ClusterSession:
         return self._prepared[text]
 
     def clock(self) -> Callable[[], float]:
-        """The server's clock, in seconds since 1970: asked once, then counted on. Nobody's wall clock matters."""
+        """The server's clock, in seconds since 1970. It is read once and then advanced by this process's own timer."""
         (milliseconds,) = self.session.execute("SELECT toUnixTimestamp(now()) FROM system.local").one()
-        told, since = milliseconds / 1000, time.monotonic()
-        return lambda: told + time.monotonic() - since
+        start, since = milliseconds / 1000, time.monotonic()
+        return lambda: start + time.monotonic() - since
 
 
 _connections: dict[tuple[int, Endpoint], ClusterSession] = {}
@@ -51,10 +51,10 @@ _lock = threading.Lock()
 
 
 def connect(endpoint: Endpoint) -> ClusterSession:
-    """The connection of this process; made if there is none. StoreAway if the cluster does not answer."""
+    """The open session of this process; opened if there is none. StoreAway if the cluster does not answer."""
     full = endpoint.with_secrets()
     with _lock:
-        key = (os.getpid(), full)  # a fork has its parent's dictionary, and none of its threads
+        key = (os.getpid(), full)  # a forked process inherits the dictionary, but not the driver's threads
         found = _connections.get(key)
         if found is None or found.session.is_shutdown:
             _connections[key] = found = ClusterSession(full)
@@ -62,7 +62,7 @@ def connect(endpoint: Endpoint) -> ClusterSession:
 
 
 def forget(endpoint: Endpoint) -> None:
-    """Close a connection; the next one is made anew."""
+    """Close a session; the next `connect` opens a new one."""
     with _lock:
         found = _connections.pop((os.getpid(), endpoint.with_secrets()), None)
     if found is not None:
@@ -84,12 +84,12 @@ def _open(endpoint: Endpoint) -> Session:
 
     from epochal.sinks.cassandra.cluster.batches import Handler
 
-    logging.getLogger("cassandra").setLevel(logging.ERROR)  # what matters is raised, and logged with its epoch
+    logging.getLogger("cassandra").setLevel(logging.ERROR)  # what matters is raised and logged with its epoch
     level = endpoint.consistency
     plain = DCAwareRoundRobinPolicy(endpoint.datacenter) if endpoint.datacenter else RoundRobinPolicy()
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(plain),
-        retry_policy=FallthroughRetryPolicy(),  # whoever sends decides: it knows what may be sent again
+        retry_policy=FallthroughRetryPolicy(),  # the sender retries: it knows what may be sent again
         consistency_level=getattr(ConsistencyLevel, level),
         serial_consistency_level=(
             ConsistencyLevel.LOCAL_SERIAL if level.startswith("LOCAL") else ConsistencyLevel.SERIAL
@@ -115,7 +115,7 @@ def _open(endpoint: Endpoint) -> Session:
         session = cluster.connect()
     except EpochalError:
         raise
-    except Exception as fault:  # noqa: BLE001  # sorted by `translated` into what to try again and what not
+    except Exception as fault:  # noqa: BLE001  # `translated` decides what may be tried again
         if cluster is not None:
             cluster.shutdown()
         raise translated(fault, endpoint.place, endpoint) from None

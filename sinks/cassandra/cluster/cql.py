@@ -1,4 +1,4 @@
-"""CQL's types as a tree, and its names as they are spelled in statements."""
+"""CQL's types as a tree, and names quoted for statements."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def _parse(tokens: list[str], find_udt: FindUdt) -> tuple[Cql, list[str]]:
 
 
 def walk(kind: Cql) -> Iterator[Cql]:
-    """A type and all that is in it."""
+    """A type and all types inside it."""
     yield kind
     for part in kind.parts:
         yield from walk(part)
 
 
 def quoted(name: str) -> str:
-    """A name in a statement, whatever is in it: in quotes, and quotes in it doubled."""
+    """A name for a statement: in quotes, with quotes inside doubled."""
     return '"' + name.replace('"', '""') + '"'
 
 

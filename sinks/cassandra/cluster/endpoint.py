@@ -1,8 +1,8 @@
-"""Where a cluster is, how to speak to it, and with which secrets.
+"""Where a cluster is, how to connect to it, and with which secrets.
 
-Passwords come from the sink's options or the environment and go to the executors with the task; they are in no
-description, handle, log or error. An endpoint that a journal describes gets them only if its hosts were named by
-whoever runs the command, and without TLS only if that was allowed.
+Passwords come from the sink's options or the environment and go to the executors with the task. They are in no
+description, handle, log or error. An endpoint that a journal describes gets them only if the user who runs the
+command named its hosts, and without TLS only if the user allowed that.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Connection(CheckedOptions):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Endpoint(Connection):
-    """A connection that knows who names its hosts, and so whether they get secrets."""
+    """A connection that knows whether only a journal names its hosts, and so whether they get secrets."""
 
-    from_journal: bool = False  # nobody else names the hosts
-    complete: bool = False  # the secrets are there, or are not to be
-    withheld: bool = False  # there are some, and these hosts do not get them
+    from_journal: bool = False  # only the journal names the hosts
+    complete: bool = False  # `with_secrets` has been called
+    withheld: bool = False  # there are secrets, and these hosts do not get them
 
     @classmethod
     def of(cls, connection: Connection, *, from_journal: bool = False) -> Endpoint:
@@ -112,7 +112,7 @@ class Endpoint(Connection):
         return cls(**options, from_journal=from_journal)
 
     def check_together(self, faults: Faults) -> None:
-        """Its options were checked as a connection's; of secrets from the environment the user may be alone."""
+        """Nothing: its options were checked as a connection's, and the environment may have a user alone."""
 
     @property
     def place(self) -> str:
@@ -120,29 +120,29 @@ class Endpoint(Connection):
         return f"Cassandra at {', '.join(self.contact_points)}, port {self.port}"
 
     def with_secrets(self) -> Endpoint:
-        """With user and password from the environment, where the options have none and the hosts may have them."""
+        """The endpoint with user and password from the environment, if it has none and its hosts are trusted."""
         if self.complete:
             return self
         user = self.user or os.environ.get(USER) or None
         password = self.password or os.environ.get(PASSWORD) or None
-        whole = replace(self, user=user, password=password, complete=True)
+        full = replace(self, user=user, password=password, complete=True)
         if not self.from_journal:
-            return whole
+            return full
         if ca_file := os.environ.get(CA_FILE):
-            whole = replace(whole, tls=True, ca_file=ca_file)
+            full = replace(full, tls=True, ca_file=ca_file)
         if not (user or self.cert_file):
-            return whole
+            return full
         if trust.distrusted(self.contact_points, self.port):
             if self.cert_file:
-                raise Refused(f"{self.place}: its hosts are named by the journal alone. {self.how_to_trust()}")
-            return replace(whole, user=None, password=None, withheld=True)
-        if user and not whole.tls and os.environ.get(TLS, "").lower() != "off":
+                raise Refused(f"{self.place}: only the journal names its hosts. {self.how_to_trust()}")
+            return replace(full, user=None, password=None, withheld=True)
+        if user and not full.tls and os.environ.get(TLS, "").lower() != "off":
             raise Refused(
-                f"{self.place}: the journal describes it without TLS, and the password would be sent for anybody to "
-                f"read. Nothing was sent. If the cluster has no TLS, set {TLS}=off. If it has, the journal was "
+                f"{self.place}: the journal describes it without TLS, so the password would be sent in plain text. "
+                f"Nothing was sent. If the cluster has no TLS, set {TLS}=off. If it has, the journal was "
                 f"changed: set {CA_FILE}"
             )
-        return whole
+        return full
 
     def how_to_trust(self) -> str:
         """What to do to have secrets sent to hosts that a journal names."""

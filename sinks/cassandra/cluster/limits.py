@@ -1,4 +1,4 @@
-"""What a server can hold, asked of the server itself while an epoch is staged: a commit must not find out."""
+"""The limits of a server. They are read while an epoch is staged, so that no commit fails because of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from epochal.sinks.cassandra.cluster.faults import is_away, translated
 
 DAY = 86_400
 LONGEST_TTL = 20 * 365 * DAY  # seconds; Cassandra's own limit
-# Where times of expiry have 32 bits, as in servers before 5.0 and in those that keep to their formats. A day less, for
-# clocks of nodes that differ.
+# For servers that store expiry times in 32 bits: those before 5.0, and newer ones that use the older format. A day
+# less, since the clocks of nodes may differ.
 LAST_SECOND = (1 << 31) - 2 - DAY
 SIZES = ("max_mutation_size", "max_mutation_size_in_kb", "native_transport_max_frame_size")
 UNITS = {"": 1024, "KIB": 1024, "MIB": 1024**2, "B": 1}
@@ -22,7 +22,7 @@ UNITS = {"": 1024, "KIB": 1024, "MIB": 1024**2, "B": 1}
 def latest_expiry(connection: ClusterSession, keyspace: str, parts: str, now: int) -> int:
     """The latest time, in seconds since 1970, at which a row may expire.
 
-    A server does not say how many bits it has for it, so it is asked to write such a row.
+    A server does not report how many bits it has for it, so a row with the longest TTL is written as a probe.
     """
     if now + LONGEST_TTL <= LAST_SECOND:
         return now + LONGEST_TTL
@@ -52,10 +52,10 @@ def day(seconds: int) -> str:
 
 
 def largest_row(connection: ClusterSession) -> int | None:
-    """How many bytes of values a row may have, by the server's settings; None if it does not tell."""
+    """How many bytes of values a row may have, by the server's settings; None if they cannot be read."""
     if "largest_row" not in connection.facts:
         found = [size for name in SIZES if (size := _size(_setting(connection, name))) is not None]
-        # A mutation has more than values: names, timestamps, the key once more.
+        # A mutation holds more than values: names, timestamps, the key again.
         connection.facts["largest_row"] = min(found) * 15 // 16 if found else None
     answer: int | None = connection.facts["largest_row"]
     return answer
@@ -67,7 +67,7 @@ def _setting(connection: ClusterSession, name: str) -> Any:
     except Exception as fault:
         if is_away(fault):
             raise translated(fault, "the server's settings") from fault
-        return None  # before 4.0, or no right to look
+        return None  # before 4.0, or no permission
     return row[0] if row else None
 
 

@@ -8,7 +8,7 @@ Value = bytes | None
 
 
 def head(query_id: bytes, count: int) -> bytes:
-    """What stands before the values of an entry."""
+    """The bytes before the values of an entry."""
     return b"\1" + struct.pack(">H", len(query_id)) + query_id + struct.pack(">H", count)
 
 

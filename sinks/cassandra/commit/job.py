@@ -1,8 +1,8 @@
-"""Who writes an epoch's staged files: Spark's executors, or this process where no Spark runs.
+"""Writes an epoch's staged files: in Spark's executors, or in this process if no Spark runs.
 
-Each file that is acknowledged as a whole is noted in the ledger, so that a commit that broke off goes
-on with the others. What goes wrong comes back as a row of the answer: an exception would arrive as a
-page of text.
+Once all rows of a file are acknowledged, the ledger records the file, so that a commit that was interrupted
+resumes with the others. Errors come back to the driver as rows of the answer: an exception of a worker would
+arrive as a page of text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.cluster.endpoint import Endpoint
 from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.commit.totals import Adder, Adding
-from epochal.sinks.cassandra.commit.writer import Plan, Writer, changes
+from epochal.sinks.cassandra.commit.writer import WritePlan, Writer, changes
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.txn import failpoints
 from epochal.txn.errors import EpochalError, Refused, StoreAway
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 FILE = "_file"
 WRITTEN, AWAY, REFUSED = "written", "away", "refused"
-LIMITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}  # bits of whole numbers
 ANSWER = "part string, kind string, text string"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that a worker needs to write parts of one epoch."""
+    """Everything that a worker needs to write files of one epoch."""
 
     endpoint: Endpoint
     keyspace: str
@@ -41,9 +40,9 @@ class Job:
     lineage: str
     epoch: int
     generation: int
-    plan: Plan
+    plan: WritePlan
     adding: Adding | None
-    rows: Mapping[str, int]  # of each file, by its name
+    rows: Mapping[str, int]  # how many each file has, by its name
 
     def part(self, file: str) -> str:
         return f"{self.generation}/{file}"
@@ -52,14 +51,14 @@ class Job:
         return Ledger(lambda: connect(self.endpoint), self.keyspace, self.table)
 
 
-def by_spark(spark: SparkSession, job: Job, files: Mapping[str, str]) -> None:
-    """Let executors write the files, each named by its URI."""
+def run_in_spark(spark: SparkSession, job: Job, files: Mapping[str, str]) -> None:
+    """Let executors write the files, which are given by their URIs."""
     frame = spark.read.parquet(*files.values()).selectExpr("*", f"_metadata.file_name AS {FILE}")
     answers = frame.mapInArrow(partial(_in_worker, job=job), ANSWER).collect()
     check([(row["part"], row["kind"], row["text"]) for row in answers], files)
 
 
-def here(job: Job, files: Mapping[str, str]) -> None:
+def run_here(job: Job, files: Mapping[str, str]) -> None:
     """Write local files from this process."""
     from pyarrow.parquet import ParquetFile
 
@@ -71,9 +70,9 @@ def here(job: Job, files: Mapping[str, str]) -> None:
 
 
 def check(answers: Sequence[tuple[str, str, str]], files: Mapping[str, str]) -> None:
-    """Raise what the workers met; an error if a file was written by nobody."""
+    """Raise the workers' errors, or an error if no worker wrote some file."""
     for kind, error in ((REFUSED, Refused), (AWAY, StoreAway)):
-        texts = sorted({text for _, found, text in answers if found == kind})
+        texts = sorted({text for _, answered, text in answers if answered == kind})
         if texts:
             raise error("; ".join(texts))
     missing = set(files) - {part for part, kind, _ in answers if kind == WRITTEN}
@@ -85,7 +84,7 @@ def _in_worker(batches: Iterator[pa.RecordBatch], job: Job) -> Iterator[pa.Recor
     import pyarrow as pa
 
     answers = write(job, _by_file(batches))
-    # Whatever is left must be taken in all the same: Spark waits for its input to be read.
+    # After an error the rest is read too: Spark waits until its worker has read all input.
     for _ in batches:
         pass
     columns = list(zip(*answers, strict=True)) or [(), (), ()]
@@ -94,7 +93,7 @@ def _in_worker(batches: Iterator[pa.RecordBatch], job: Job) -> Iterator[pa.Recor
 
 
 def _by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Spark's batches run over the ends of files: cut there."""
+    """Spark's batches, cut where one file ends and the next begins."""
     for batch in batches:
         names = batch.column(FILE)
         ends = [*(1 + row for row in changes(names)), batch.num_rows] if batch.num_rows else []
@@ -103,7 +102,7 @@ def _by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Record
 
 
 def write(job: Job, batches: Iterator[tuple[str, pa.RecordBatch]]) -> list[tuple[str, str, str]]:
-    """Write rows file by file; what became of each."""
+    """Write rows file by file; the outcome of each."""
     answers: list[tuple[str, str, str]] = []
     file, rows = "", 0
     try:
@@ -113,7 +112,7 @@ def write(job: Job, batches: Iterator[tuple[str, pa.RecordBatch]]) -> list[tuple
 
         def finish() -> None:
             writer.finish()
-            # A file may have been split over several tasks, none of which has seen all of it.
+            # A file may be split over several tasks, none of which sees all of it.
             if rows == job.rows[file] and not (job.adding and job.adding.dry):
                 failpoints.hit("before-part")
                 ledger.note_part(job.lineage, job.epoch, job.part(file))
@@ -128,7 +127,7 @@ def write(job: Job, batches: Iterator[tuple[str, pa.RecordBatch]]) -> list[tuple
             rows += writer.write(batch)
         if file:
             finish()
-    except Exception as fault:  # noqa: BLE001  # the driver gets it as an answer, and raises it
+    except Exception as fault:  # noqa: BLE001  # the driver raises it from the answer
         known = fault if isinstance(fault, EpochalError | OSError) else translated(fault, "writing rows")
         answers.append((file, REFUSED if isinstance(known, EpochalError) else AWAY, str(known)))
     return answers

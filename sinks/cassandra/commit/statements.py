@@ -1,4 +1,4 @@
-"""The statements of an epoch. Names are quoted; values are always bound, never spelled into the text."""
+"""The statements of an epoch. Names are quoted; values are always bound, never part of the text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from epochal.sinks.cassandra.cluster.cql import quoted
 from epochal.sinks.cassandra.commit.totals import Adding
-from epochal.sinks.cassandra.commit.writer import Plan
+from epochal.sinks.cassandra.commit.writer import WritePlan
 from epochal.sinks.cassandra.handle import StagedEpoch
-from epochal.sinks.cassandra.standing import maker_of
+from epochal.sinks.cassandra.ledger_state import maker_of
 from epochal.txn.model import Attempt
 
 
-def plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_rows: int) -> Plan:
+def write_plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_rows: int) -> WritePlan:
     """How the rows of an epoch are written."""
     into = f"{quoted(keyspace)}.{quoted(table)}"
     where = " AND ".join(f"{quoted(name)} = ?" for name in epoch.key)
@@ -23,7 +23,7 @@ def plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_ro
     delete = f"DELETE FROM {into} USING TIMESTAMP ? WHERE {where}"
     others = [quoted(name) for name in epoch.columns if name not in epoch.key]
     forget = delete if epoch.whole or not others else f"DELETE {', '.join(others)} {delete.removeprefix('DELETE ')}"
-    return Plan(
+    return WritePlan(
         keyspace=keyspace,
         insert=f"INSERT INTO {into} ({names}) VALUES ({', '.join('?' * len(written))}) {using}",
         delete=delete,
@@ -39,7 +39,7 @@ def plan(keyspace: str, table: str, epoch: StagedEpoch, in_flight: int, batch_ro
 
 
 def adding(keyspace: str, table: str, epoch: StagedEpoch, chain: Sequence[str], attempt: Attempt) -> Adding:
-    """How the rows of an epoch are added to what is there."""
+    """How the rows of an epoch are added to the table's totals."""
     where = " AND ".join(f"{quoted(name)} = ?" for name in epoch.key)
     # In the order of the columns: the journal keeps no order of names.
     totals = {name: epoch.totals[name] for name in epoch.columns if name in epoch.totals}

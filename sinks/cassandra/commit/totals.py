@@ -1,23 +1,23 @@
 """Totals that survive replays: read, add, write with the epoch's own timestamp and mark.
 
-Cassandra's counters count a repeated increment twice. Here the row itself says up to which epoch its
-totals go: its mark, ``lineage@epoch``, is written together with them, in one write that the server
-applies as a whole.
+Cassandra's counters count a repeated increment twice. Here each row records the last epoch in its
+totals: its mark, ``lineage@epoch``, is written together with them, in one write that the server
+applies atomically.
 
 ====================================  ==============================================================
 the mark says                         what happens
 ====================================  ==============================================================
-nothing                               the totals that are there are what the epoch adds to
-an earlier epoch of this stream,      the same
+nothing                               the epoch is added to the row's totals
+an earlier epoch of this stream,      the epoch is added to the row's totals
 or any of one whose place it took
-this epoch                            the same totals are written once more: perhaps not every
-                                      replica had them
-a later epoch                         nothing: this is a driver that slept
+this epoch                            the same totals are written once more, since some replica may
+                                      not have them
+a later epoch                         nothing: this driver was paused, and another one has gone on
 another stream                        refused
 ====================================  ==============================================================
 
-Two that commit the same epoch read the same totals, add the same and write the same. One that slept
-writes with the timestamp of its epoch, which is older than that of any later one.
+Two drivers that commit the same epoch read the same totals, add the same and write the same. One that was
+paused writes with the timestamp of its epoch, which is older than that of any later one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.cassandra.cluster.connection import ClusterSession
 from epochal.sinks.cassandra.cluster.faults import is_away
-from epochal.sinks.cassandra.commit.writer import Pipe, Plan
+from epochal.sinks.cassandra.commit.writer import Pipe, WritePlan
 from epochal.sinks.cassandra.layout import KEY
 from epochal.txn.errors import Refused, TwoJournals
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Python's own context would round to 28 digits.
+# Python's default context would round to 28 digits.
 EXACT = Context(prec=100_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
 
 
 @dataclass(frozen=True, slots=True)
 class Adding:
-    """What accumulating needs beside the plan."""
+    """What accumulating needs in addition to the write plan."""
 
     select: str
     totals: Mapping[str, str]  # column -> sum, count, min or max
-    limits: Mapping[str, int]  # column -> bits of a whole number, where it has so many
-    lineages: tuple[str, ...]  # ours, and those whose place it took
+    limits: Mapping[str, int]  # column -> bits of a whole number, if its type has a fixed size
+    lineages: tuple[str, ...]  # this stream's, and those whose place it took
     epoch: int
-    maker: str = ""  # which attempt it is: copies of a journal have attempts of the same number
-    dry: bool = False  # only see whether the totals fit
+    maker: str = ""  # `maker_of` the attempt: copies of a journal have attempts of the same number
+    dry: bool = False  # only check whether the totals fit
 
 
 def mark(lineage: str, epoch: int, maker: str = "") -> str:
-    """What a row's totals say about themselves.
+    """The mark of a row: the last epoch in its totals.
 
     >>> mark("1f0c9a2e", 42, "3.5a17")
     '1f0c9a2e@42:3.5a17'
@@ -79,7 +79,7 @@ def added(how: str, before: Any, more: Any) -> Any:
 class Adder:
     """Adds staged rows to the totals of one table."""
 
-    def __init__(self, connection: ClusterSession, plan: Plan, adding: Adding) -> None:
+    def __init__(self, connection: ClusterSession, plan: WritePlan, adding: Adding) -> None:
         self._session, self._plan, self._adding = connection.session, plan, adding
         self._select = connection.prepared(adding.select)
         self._insert = connection.prepared(plan.insert)
@@ -93,38 +93,38 @@ class Adder:
         window = 4 * self._plan.in_flight
         for start in range(0, batch.num_rows, window):
             rows = range(start, min(start + window, batch.num_rows))
-            asked = [(row, self._ask(tuple(columns[name][row] for name in self._plan.key), keys[row])) for row in rows]
-            for row, (statement, future) in asked:
-                found = self._answer(statement, future)
+            reads = [(row, self._read(tuple(columns[name][row] for name in self._plan.key), keys[row])) for row in rows]
+            for row, (statement, future) in reads:
+                current = self._result(statement, future)
                 values = {name: columns[name][row] for name in self._plan.columns}
-                self._add(values, keys[row], found)
+                self._add(values, keys[row], current)
         return int(batch.num_rows)
 
     def finish(self) -> None:
         self._pipe.drain()
 
-    def _ask(self, key: tuple[bytes, ...], routing_key: bytes) -> tuple[Any, Any]:
+    def _read(self, key: tuple[bytes, ...], routing_key: bytes) -> tuple[Any, Any]:
         from cassandra.query import BoundStatement
 
         statement = BoundStatement(self._select, routing_key=routing_key)
         statement.values = list(key)
         return statement, self._session.execute_async(statement)
 
-    def _answer(self, statement: Any, future: Any) -> tuple[Any, ...] | None:
+    def _result(self, statement: Any, future: Any) -> tuple[Any, ...] | None:
         try:
-            found = list(future.result())
+            rows = list(future.result())
         except Exception as fault:
             if not is_away(fault):
                 raise
-            found = self._pipe.again(statement, fault)
-        return found[0] if found else None
+            rows = self._pipe.again(statement, fault)
+        return rows[0] if rows else None
 
-    def _add(self, staged: Mapping[str, bytes | None], key: bytes, found: tuple[Any, ...] | None) -> None:
+    def _add(self, staged: Mapping[str, bytes | None], key: bytes, current: tuple[Any, ...] | None) -> None:
         from cassandra.query import UNSET_VALUE, BoundStatement
 
         names = tuple(self._adding.totals)
-        before = dict(zip(names, found or (), strict=False))
-        epoch = self._epoch_of(found[-1] if found else None)
+        before = dict(zip(names, current or (), strict=False))
+        epoch = self._epoch_of(current[-1] if current else None)
         if epoch is not None and epoch > self._adding.epoch:
             return
         statement = BoundStatement(self._insert, routing_key=key)
@@ -145,7 +145,7 @@ class Adder:
         self._pipe.send(statement)
 
     def _epoch_of(self, text: str | None) -> int | None:
-        """The epoch of ours that the totals have; None if they have none yet."""
+        """The last epoch of this stream in a row's totals, from its mark; None if there is none yet."""
         if text is None:
             return None
         lineage, _, attempt = text.rpartition("@")

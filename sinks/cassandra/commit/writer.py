@@ -1,9 +1,9 @@
 """The second phase, in the executors: staged bytes become bounded streams of batches.
 
-Rows of one partition go together in one unlogged batch, which the server applies as one write.
-Partitions of a single row are gathered by the replica that owns them, few enough for the server not
-to mind. Whatever fails for a reason that may pass is sent again, with the same timestamp: Cassandra
-keeps one copy. An error is never taken for "not written".
+Rows of one partition are sent in one unlogged batch, which the server applies as one write. Rows that are
+alone in their partition are batched by the replicas that own them, below the limits at which the server
+warns. A request that fails for a reason that may pass is sent again, with the same timestamp: Cassandra
+stores one copy. An error never means "not written".
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 BATCH_BYTES = 48 * 1024
 # The server warns of unlogged batches over more than 10 partitions, or of more than 5 KiB over several.
 SPREAD_ROWS, SPREAD_BYTES = 10, 4 * 1024
-PATIENCE = 30.0  # seconds for one request; then the whole commit is tried again, later
+PATIENCE = 30.0  # seconds for one request; then the commit fails and is tried again later
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """What to send for the rows of one epoch."""
 
     keyspace: str
     insert: str
     delete: str
-    forget: str  # what becomes of a row whose time is over before it is written
+    forget: str  # the statement for a row that has expired before it is written
     columns: tuple[str, ...]
     key: tuple[str, ...]
     stamp: int
-    expiry: int | None  # seconds since 1970, for rows that bring none
+    expiry: int | None  # seconds since 1970, for rows without a time of their own
     expiring: bool
     in_flight: int
     batch_rows: int
 
 
 class Pipe:
-    """Sends statements, so many at a time."""
+    """Sends statements, a limited number at a time."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Pipe:
         self._waiting.append((statement, self._session.execute_async(statement)))
 
     def drain(self) -> None:
-        """Every statement has been acknowledged."""
+        """Wait until every statement is acknowledged."""
         while self._waiting:
             self._settle_one()
 
@@ -85,7 +85,7 @@ class Pipe:
         except Exception as fault:
             if not is_away(fault):
                 raise
-            self._limit = max(1, self._limit // 2)  # an overloaded server is not helped by as many again
+            self._limit = max(1, self._limit // 2)  # the server may be overloaded
             self._calm = 0
             self.again(statement, fault)
             return
@@ -94,7 +94,7 @@ class Pipe:
             self._limit, self._calm = self._limit + 1, 0
 
     def again(self, statement: Statement, fault: Exception) -> list[Any]:
-        """Send a statement until it is answered; StoreAway when patience is at its end."""
+        """Send a statement until it is answered; StoreAway after `PATIENCE`."""
         end = self._clock() + self._patience
         pause = 0.05
         while self._clock() + pause < end:
@@ -112,15 +112,15 @@ class Pipe:
 class Writer:
     """Writes staged rows of one epoch."""
 
-    def __init__(self, connection: ClusterSession, plan: Plan) -> None:
+    def __init__(self, connection: ClusterSession, plan: WritePlan) -> None:
         from epochal.sinks.cassandra.cluster.batches import EncodedBatch
 
         self._plan, self._batch = plan, EncodedBatch
-        # The server will count from its own time: what is left of a row's is counted there too.
+        # A TTL counts from the server's time, so the time that a row has left is computed by the server's clock.
         self._now = connection.clock() if plan.expiring else float
         self._pipe = Pipe(connection, plan.in_flight)
         insert, delete, forget = (connection.prepared(text) for text in (plan.insert, plan.delete, plan.forget))
-        self._held = (insert, delete, forget)  # the driver prepares them again where a server has lost them
+        self._held = (insert, delete, forget)  # while they live, the driver prepares them again on servers
         later, stamp = (encoded.value(struct.pack(">q", plan.stamp + more)) for more in (1, 0))
         self._insert = encoded.head(insert.query_id, len(plan.columns) + 1 + plan.expiring)
         self._after = later
@@ -133,7 +133,7 @@ class Writer:
         self._spread: dict[Any, _Gathered] = {}
 
     def write(self, batch: pa.RecordBatch) -> int:
-        """Send one batch of Arrow's, sorted by partition; how many rows it had."""
+        """Send one record batch, sorted by partition; how many rows it had."""
         if batch.num_rows == 0:
             return 0
         rows = Rows(batch)
@@ -181,16 +181,16 @@ class Writer:
         return b"".join(encoded.value(values[n] or b"") for n in self._keys)
 
     def _gather(self, entry: bytes, key: bytes) -> None:
-        """Keep a row that is alone in its partition until others of the same replicas come."""
+        """Hold a row that is alone in its partition until there are others for the same replicas."""
         owner = None if self._alone else tuple(self._replicas(self._plan.keyspace, key))
-        found = self._spread.get(owner)
-        if found and (len(found.entries) >= SPREAD_ROWS or found.size + len(entry) > SPREAD_BYTES):
-            self._send(found.entries, found.key)
-            found = None
-        if found is None:
-            found = self._spread[owner] = _Gathered(key)
-        found.entries.append(entry)
-        found.size += len(entry)
+        batch = self._spread.get(owner)
+        if batch and (len(batch.entries) >= SPREAD_ROWS or batch.size + len(entry) > SPREAD_BYTES):
+            self._send(batch.entries, batch.key)
+            batch = None
+        if batch is None:
+            batch = self._spread[owner] = _Gathered(key)
+        batch.entries.append(entry)
+        batch.size += len(entry)
 
     def _send(self, entries: Sequence[bytes], key: bytes) -> None:
         self._pipe.send(self._batch(entries, self._plan.keyspace, key))

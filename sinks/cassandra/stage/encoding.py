@@ -1,8 +1,8 @@
-"""From columns of Arrow to the bytes that Cassandra's protocol carries.
+"""From Arrow's columns to the bytes that Cassandra's protocol carries.
 
-Done while an epoch is staged: what cannot be encoded is known before anything is decided, and the
-commit has only bytes to send. Plain types are encoded a column at a time; a value that its type
-cannot hold is a fault of its row.
+Rows are encoded while an epoch is staged: a value that cannot be encoded is known before the decision, and the
+commit only sends bytes. Plain types are encoded a column at a time; a value that its type cannot hold is a fault
+of its row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from epochal.sinks.cassandra.cluster.cql import Cql
 
 WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 DAY = 86_400_000_000_000  # nanoseconds
-LONGEST_ELEMENT = 65_535  # bytes of a set's element or a map's key where each is a cell of its own
+LONGEST_ELEMENT = 65_535  # bytes of a set's element or a map's key in a collection that is not frozen
 Mask = npt.NDArray[np.bool_]
 
 
@@ -34,14 +34,14 @@ class BadValue(ValueError):
 
 @dataclass(slots=True)
 class Encoded:
-    """A column as bytes, and the rows that have none for a reason."""
+    """A column as bytes, and the rows that cannot be encoded, with the reason."""
 
     values: pa.Array
     faults: list[tuple[Mask, str]] = field(default_factory=list)
 
 
 def encode(column: pa.Array, kind: Cql, *, truncate: bool = False) -> Encoded:
-    """A column's values as the protocol has them. `truncate` cuts timestamps to the millisecond."""
+    """A column's values as the protocol encodes them. `truncate` cuts timestamps to the millisecond."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if kind.name in WHOLE:
@@ -54,7 +54,7 @@ def encode(column: pa.Array, kind: Cql, *, truncate: bool = False) -> Encoded:
 
 
 def encode_value(value: Any, kind: Cql, *, truncate: bool = False) -> bytes:
-    """One value, as Arrow hands it to Python."""
+    """One value, as Arrow converts it to Python."""
     if kind.name in WHOLE:
         bits = WHOLE[kind.name]
         if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
@@ -71,7 +71,7 @@ def encode_value(value: Any, kind: Cql, *, truncate: bool = False) -> bytes:
 
 
 FINER = (
-    "has microseconds, and Cassandra keeps milliseconds; cut it with date_trunc('millisecond', ...), set "
+    "has microseconds, and Cassandra stores milliseconds; cut it with date_trunc('millisecond', ...), set "
     "timestamps='truncate', or store unix_micros(...) in a bigint"
 )
 
@@ -85,7 +85,7 @@ def routing_key(parts: list[pa.Array]) -> pa.Array:
 
 
 def packed(columns: list[pa.Array], *, unset: bool = False) -> pa.Array:
-    """The columns of each row as one value: each with its length before it, -1 for null or -2 for "leave it"."""
+    """The columns of each row as one value: each with its length before it, -1 for null or -2 for unset."""
     joined = [piece for column in columns for piece in (_lengths(column, ">i4", unset), column.fill_null(b""))]
     return pc.binary_join_element_wise(*joined, b"")
 
@@ -100,7 +100,7 @@ def _present(column: pa.Array) -> Mask:
 
 
 def _fixed(column: pa.Array, raw: npt.NDArray[Any]) -> pa.Array:
-    """Values of one width as Arrow's bytes, with the nulls of the column they come from."""
+    """Values of one width as an Arrow array of bytes, with the nulls of the column they come from."""
     width = raw.dtype.itemsize
     offsets = np.arange(0, (len(raw) + 1) * width, width, dtype=np.int32)
     found = pa.Array.from_buffers(
@@ -133,7 +133,7 @@ def _floats(dtype: str) -> Callable[[pa.Array], Encoded]:
 def _texts(column: pa.Array) -> Encoded:
     raw = column.cast(pa.binary())
     try:
-        column.validate(full=True)  # Spark's strings may hold any bytes, Cassandra refuses what is not UTF-8
+        column.validate(full=True)  # Spark's strings may hold any bytes; Cassandra takes UTF-8 only
     except pa.ArrowInvalid:
         bad = np.array([not _is_utf8(value) for value in raw.to_pylist()], dtype=bool)
         return Encoded(raw, [(bad, "is not valid UTF-8")])
@@ -200,7 +200,7 @@ def _one_by_one(column: pa.Array, kind: Cql, *, truncate: bool) -> Encoded:
 
 
 def _without_time_objects(column: pa.Array) -> pa.Array:
-    """Times as numbers, also inside: Python's own objects have neither every year nor every digit."""
+    """Times as numbers, nested ones too: Python's time objects cannot hold every year and every digit."""
     return column.cast(_numeric(column.type))
 
 
@@ -216,7 +216,7 @@ def _numeric(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_numeric(kind.key_type), _numeric(kind.item_type))
     if pa.types.is_string(kind):
-        return pa.binary()  # decoded where it is checked
+        return pa.binary()  # decoded later, when it is checked
     return kind
 
 
@@ -285,7 +285,7 @@ def _collection(value: list[Any], kind: Cql, truncate: bool) -> bytes:
     elements = [_element(item, kind.parts[0], truncate) for item in value]
     if kind.name == "set":
         if len(set(elements)) != len(elements):
-            raise BadValue("has an element twice, and is a set")
+            raise BadValue("has an element twice, which a set cannot")
         elements.sort()
         _check_lengths(elements, kind)
     return struct.pack(">i", len(elements)) + b"".join(struct.pack(">i", len(e)) + e for e in elements)
@@ -312,7 +312,7 @@ def _check_lengths(elements: list[bytes], kind: Cql) -> None:
 
 
 def _row(value: Mapping[str, Any], kind: Cql, truncate: bool) -> bytes:
-    """A tuple by position, a user-defined type by its fields' names."""
+    """A tuple by position, a user-defined type by the names of its fields."""
     found = [value.get(name) for name in kind.fields] if kind.name == "udt" else [*value.values()]
     out = b""
     for item, part in zip(found, kind.parts, strict=True):

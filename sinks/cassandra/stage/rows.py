@@ -1,7 +1,7 @@
-"""What the workers do to rows while an epoch is staged: judge each, encode it, keep one of a key.
+"""What the workers do with rows while an epoch is staged: check each, encode it, take the last one of each key.
 
-Rows come sorted by primary key and then by `order_by`, with all rows of a key in one task, so that
-looking at neighbours is enough.
+Rows come sorted by primary key and then by `order_by`, with all rows of a key in one task. So a row is compared
+with its neighbours only.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _WHOSE = "max_row_bytes, or what the server's settings allow"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the staged rows are made of."""
+class RowFormat:
+    """How the rows of a frame are staged: columns, types, key, order and limits."""
 
     kinds: Mapping[str, Cql]  # of the columns that are written, in order
     partition_key: tuple[str, ...]
     clustering_key: tuple[str, ...]
-    order: tuple[str, ...]  # columns of the frame, there for the order only
+    order: tuple[str, ...]  # columns of the frame that only give the order
     truncate: bool
     max_row_bytes: int
     deletes: bool
     expires: bool
-    latest: int  # seconds since 1970: what expires later cannot be held
+    latest: int  # seconds since 1970: the latest expiry that the server can store
     unset: bool = False  # a null leaves the column alone
-    accumulates: bool = False  # values are needed one by one; what is equal has been added up
+    accumulates: bool = False  # a column each, for totals; the frame has one row per key
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -48,8 +48,8 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Judged:
-    """Some rows, each with its bytes or what is wrong with it."""
+class CheckedRows:
+    """Some rows, each with its bytes or the reasons why the table cannot hold it."""
 
     frame: pa.RecordBatch
     staged: pa.RecordBatch
@@ -57,42 +57,42 @@ class Judged:
     faults: list[tuple[Mask, str]]
 
 
-def judged(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[Judged]:
-    """Every row once, in order. One is held back at the end of each batch, until its neighbour is known."""
+def checked(batches: Iterator[pa.RecordBatch], row_format: RowFormat) -> Iterator[CheckedRows]:
+    """Every row once, in order. The last one of each batch waits for its neighbour in the next batch."""
     held: pa.RecordBatch | None = None
     held_tied = False
     for batch in batches:
         if batch.num_rows == 0:
             continue
         found = batch if held is None else _joined(held, batch)
-        answer, tied = _judge(found, shape, tied_before=held_tied)
+        answer, tied = _check(found, row_format, tied_before=held_tied)
         if found.num_rows > 1:
             yield _cut(answer, found.num_rows - 1)
         held, held_tied = found.slice(found.num_rows - 1), tied
     if held is not None:
-        yield _judge(held, shape, tied_before=held_tied)[0]
+        yield _check(held, row_format, tied_before=held_tied)[0]
 
 
-def staged(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[pa.RecordBatch]:
-    """What a worker writes to the staging area; a row with a fault ends the job."""
-    for some in judged(batches, shape):
+def staged(batches: Iterator[pa.RecordBatch], row_format: RowFormat) -> Iterator[pa.RecordBatch]:
+    """What a worker writes to the staging area. A row that the table cannot hold fails the job."""
+    for some in checked(batches, row_format):
         for mask, reason in some.faults:
             if mask.any():
                 raise ValueError(marked(reason))
-        kept = some.staged.filter(pa.array(some.last))
-        yield kept if shape.accumulates else _packed(kept, shape)
+        latest = some.staged.filter(pa.array(some.last))
+        yield latest if row_format.accumulates else _packed(latest, row_format)
 
 
-def _packed(staged_rows: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
-    """The columns of each row as one, as a batch carries them."""
-    columns = [staged_rows.column(name) for name in shape.kinds]
-    rest = {name: staged_rows.column(name) for name in staged_rows.schema.names if name not in shape.kinds}
-    return pa.RecordBatch.from_pydict({ROW: encoding.packed(columns, unset=shape.unset), **rest})
+def _packed(staged_rows: pa.RecordBatch, row_format: RowFormat) -> pa.RecordBatch:
+    """The columns of each row as one value, as the protocol's batches carry them."""
+    columns = [staged_rows.column(name) for name in row_format.kinds]
+    rest = {name: staged_rows.column(name) for name in staged_rows.schema.names if name not in row_format.kinds}
+    return pa.RecordBatch.from_pydict({ROW: encoding.packed(columns, unset=row_format.unset), **rest})
 
 
-def with_errors(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[pa.RecordBatch]:
-    """The frame's own rows with a text that says what is wrong with each, or null."""
-    for some in judged(batches, shape):
+def with_errors(batches: Iterator[pa.RecordBatch], row_format: RowFormat) -> Iterator[pa.RecordBatch]:
+    """The frame's own rows, each with the reasons why the table cannot hold it, or null."""
+    for some in checked(batches, row_format):
         errors: list[str | None] = [None] * some.frame.num_rows
         for mask, reason in some.faults:
             for row in np.flatnonzero(mask):
@@ -106,54 +106,57 @@ def _joined(held: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
     return found
 
 
-def _cut(answer: Judged, rows: int) -> Judged:
+def _cut(answer: CheckedRows, rows: int) -> CheckedRows:
     faults = [(mask[:rows], reason) for mask, reason in answer.faults]
-    return Judged(answer.frame.slice(0, rows), answer.staged.slice(0, rows), answer.last[:rows], faults)
+    return CheckedRows(answer.frame.slice(0, rows), answer.staged.slice(0, rows), answer.last[:rows], faults)
 
 
-def _judge(batch: pa.RecordBatch, shape: Shape, *, tied_before: bool) -> tuple[Judged, bool]:
+def _check(batch: pa.RecordBatch, row_format: RowFormat, *, tied_before: bool) -> tuple[CheckedRows, bool]:
     rows = batch.num_rows
     faults: list[tuple[Mask, str]] = []
-    gone = _mask(batch.column(DELETE)) if shape.deletes else np.zeros(rows, dtype=bool)
+    gone = _mask(batch.column(DELETE)) if row_format.deletes else np.zeros(rows, dtype=bool)
     columns: dict[str, pa.Array] = {}
-    for name, kind in shape.kinds.items():
-        found = encoding.encode(batch.column(name), kind, truncate=shape.truncate)
+    for name, kind in row_format.kinds.items():
+        found = encoding.encode(batch.column(name), kind, truncate=row_format.truncate)
         columns[name] = found.values
-        relevant = np.ones(rows, dtype=bool) if name in shape.key else ~gone
+        relevant = np.ones(rows, dtype=bool) if name in row_format.key else ~gone
         faults += [(mask & relevant, f"a row's {name} {reason}") for mask, reason in found.faults]
-    for name in shape.key:
+    for name in row_format.key:
         empty = _mask(pc.is_null(batch.column(name)))
         faults.append((empty, f"the key column {name} is null in a row"))
         columns[name] = columns[name].fill_null(b"")
-    faults += _too_long(columns, shape)
+    faults += _too_long(columns, row_format)
     sizes = sum(pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False) for column in columns.values())
     faults.append(
-        (np.asarray(sizes) > shape.max_row_bytes, f"a row has more than {shape.max_row_bytes} bytes ({_WHOSE})")
+        (
+            np.asarray(sizes) > row_format.max_row_bytes,
+            f"a row has more than {row_format.max_row_bytes} bytes ({_WHOSE})",
+        )
     )
-    same = _same(columns, shape.key, rows)
-    tied, tied_on = _ties(batch, shape, same)
+    same = _same(columns, row_format.key, rows)
+    tied, tied_on = _ties(batch, row_format, same)
     tied[0] |= tied_before
-    faults.append((tied, _tie_reason(shape)))
-    extra: dict[str, pa.Array] = {KEY: encoding.routing_key([columns[name] for name in shape.partition_key])}
-    if shape.deletes:
+    faults.append((tied, _tie_reason(row_format)))
+    extra: dict[str, pa.Array] = {KEY: encoding.routing_key([columns[name] for name in row_format.partition_key])}
+    if row_format.deletes:
         extra[DELETE] = batch.column(DELETE)
-    if shape.expires:
-        extra[EXPIRY], bad = _expiries(batch.column(EXPIRY), shape)
-        faults.append((bad, f"a row expires after {day(shape.latest)}, which this server cannot hold"))
+    if row_format.expires:
+        extra[EXPIRY], bad = _expiries(batch.column(EXPIRY), row_format)
+        faults.append((bad, f"a row expires after {day(row_format.latest)}, which this server cannot hold"))
     last = np.append(~same, True)
     staged_rows = pa.RecordBatch.from_pydict({**columns, **extra})
-    return Judged(batch, staged_rows, last, [f for f in faults if f[0].any()]), tied_on
+    return CheckedRows(batch, staged_rows, last, [f for f in faults if f[0].any()]), tied_on
 
 
-def _too_long(columns: Mapping[str, pa.Array], shape: Shape) -> list[tuple[Mask, str]]:
+def _too_long(columns: Mapping[str, pa.Array], row_format: RowFormat) -> list[tuple[Mask, str]]:
     faults = []
-    for name in shape.key:
+    for name in row_format.key:
         lengths = pc.binary_length(columns[name]).to_numpy(zero_copy_only=False)
         faults.append(
             (lengths > LONGEST_KEY, f"a row's {name} is longer than {LONGEST_KEY} bytes, and part of the key")
         )
-    if len(shape.partition_key) == 1:
-        (name,) = shape.partition_key
+    if len(row_format.partition_key) == 1:
+        (name,) = row_format.partition_key
         empty = pc.binary_length(columns[name]).to_numpy(zero_copy_only=False) == 0
         faults.append((empty, f"a row's {name} is empty, which Cassandra has no partition for"))
     return faults
@@ -167,13 +170,13 @@ def _same(columns: Mapping[str, pa.Array], key: tuple[str, ...], rows: int) -> M
     return same
 
 
-def _ties(batch: pa.RecordBatch, shape: Shape, same: Mask) -> tuple[Mask, bool]:
-    """Rows that nothing tells from a neighbour of the same key; and whether the last one is among them."""
+def _ties(batch: pa.RecordBatch, row_format: RowFormat, same: Mask) -> tuple[Mask, bool]:
+    """Rows with the key and the order of a neighbour; and whether the last row is one of them."""
     tied = np.zeros(batch.num_rows, dtype=bool)
-    if shape.accumulates:
+    if row_format.accumulates:
         return tied, False
     equal = same.copy()
-    for name in shape.order:
+    for name in row_format.order:
         values: Any = batch.column(name)
         left, right = values.slice(0, batch.num_rows - 1), values.slice(1)
         both_null = _mask(pc.and_(pc.is_null(left), pc.is_null(right)))
@@ -183,19 +186,19 @@ def _ties(batch: pa.RecordBatch, shape: Shape, same: Mask) -> tuple[Mask, bool]:
     return tied, bool(tied[-1])
 
 
-def _tie_reason(shape: Shape) -> str:
-    names = ", ".join(shape.key)
-    if not shape.order:
-        return f"several rows of one epoch have the same {names}; say which wins by order_by"
-    return f"two rows of one epoch have the same {names} and the same order; order_by must tell them apart"
+def _tie_reason(row_format: RowFormat) -> str:
+    names = ", ".join(row_format.key)
+    if not row_format.order:
+        return f"several rows of one epoch have the same {names}; set order_by to say which wins"
+    return f"two rows of one epoch have the same {names} and the same order; add a column to order_by that differs"
 
 
-def _expiries(micros: pa.Array, shape: Shape) -> tuple[pa.Array, Mask]:
+def _expiries(micros: pa.Array, row_format: RowFormat) -> tuple[pa.Array, Mask]:
     numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
     seconds = -(-numbers // 1_000_000)
     present = _mask(pc.is_valid(micros))
     found = pa.array(seconds, pa.int64(), mask=~present)
-    return found, present & (seconds > shape.latest)
+    return found, present & (seconds > row_format.latest)
 
 
 def _mask(column: pa.Array) -> Mask:

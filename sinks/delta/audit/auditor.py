@@ -1,16 +1,15 @@
-"""Is a table what the journal says? Reads only.
+"""Compares a table with the journal. Reads only.
 
-By the log alone: each epoch is in it once. Then by rows, file by file in one job: each file belongs to the epoch whose
-entry added it. Epochs whose files were rewritten since (OPTIMIZE, DELETE), or whose columns were changed, are read at
-the last version that has them as they were, one job for each such version. If nobody else has written to the table,
-the sum of all rows proves as much.
+First by the log alone: each epoch must be in it once. Then by rows, file by file in one job: each file belongs to the
+epoch whose entry added it. Epochs whose files were rewritten since (OPTIMIZE, DELETE), or whose columns were changed,
+are read at the last version that has them unchanged, one job for each such version. If no other program has written
+to the table, the sum over all rows proves the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from epochal.sinks.delta.audit.history import History
@@ -25,12 +24,9 @@ from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
 from epochal.txn.row_digests import RowDigest, total
 
-if TYPE_CHECKING:
-    pass
-
 UPSERT = (
-    "rows that an upsert has written may have been updated or deleted since: only that each epoch is in the table's "
-    "log once was looked at"
+    "rows that an upsert has written may have been updated or deleted since: the audit checked only that each epoch is "
+    "in the table's log once"
 )
 
 
@@ -51,8 +47,8 @@ class Auditor:
         scope.progress(f"reading the log of {self.layout.target}")
         table, state = self.committer.table()
         if state is None:
-            if scope.expected.count:  # before the first epoch it may not have been made yet
-                self._differences.append(Difference("there is no table any more"))
+            if scope.expected.count:  # before the first epoch it may not exist yet
+                self._differences.append(Difference("the table is gone"))
             return self._found(frozenset(), 0)
         entries = [entry for entry in log.read(self.files, self.layout.log) if entry.version <= state.version]
         history = History(scope.lineage, entries, state)
@@ -99,20 +95,23 @@ class Auditor:
     def _check_log(self, scope: Scope, history: History, last: int) -> None:
         for epoch, entries in sorted(history.all_epochs.items()):
             if len(entries) > 1:
-                said = " and ".join(entry.said for entry in entries)
+                said = " and ".join(entry.label for entry in entries)
                 self._differences.append(Difference(f"is in the table's log {len(entries)} times: {said}", epoch))
         for epoch, entry in sorted(history.taken_out().items()):
-            what = f"was taken out of the table by {entry.said}" + (
+            what = f"was taken out of the table by {entry.label}" + (
                 "" if entry.restored is None else f", which brought back version {entry.restored}"
             )
             self._differences.append(Difference(what, epoch))
         if last < scope.expected.last:
             self._differences.append(
-                Difference(f"is done, and the last epoch by the table's transaction id is {last}", scope.expected.last)
+                Difference(
+                    f"is done in the journal, but the last epoch by the table's transaction id is {last}",
+                    scope.expected.last,
+                )
             )
 
     def _check_files(self, table: Table, history: History) -> None:
-        """Every file of ours that readers see is there, as long as the log says."""
+        """Every file of this stream that readers see must exist, with the length that the log records."""
         for path, size in table.live():
             name = log.last_part(path)
             epoch = history.owner.get(name)
@@ -120,13 +119,13 @@ class Auditor:
                 continue
             length = self.files.length(join(self.layout.target, unquote(path)))
             if length is None:
-                length = self.files.length(join(self.layout.target, path))  # where the log's names are not escaped
+                length = self.files.length(join(self.layout.target, path))  # for logs that do not escape names
             if length != size:
-                what = "is gone" if length is None else f"has {length} bytes"
+                what = "is missing" if length is None else f"has {length} bytes"
                 self._differences.append(Difference(f"{what}, and the table's log says {size} bytes", epoch, name))
 
     def _complete(self, rows: Rows, landed: frozenset[int], seen_from: int) -> StoreReport:
-        """Each epoch took the place of all rows: only the last one's are there."""
+        """Each epoch replaced all rows: the table has only those of the last one."""
         history = rows.history
         last = max(landed, default=None)
         if last is None:
@@ -134,11 +133,11 @@ class Auditor:
         since = [e for e in history.entries if e.version > history.epochs[last].version and e.changes]
         version = since[0].version - 1 if since else history.version
         if since and since[0].epoch is None:
-            self._notes.append(f"{since[0].said} has changed the table since: it was read as it was before")
-        tallies = self._read(rows, version)
-        if tallies is None:
+            self._notes.append(f"{since[0].label} has changed the table since: the audit read the version before it")
+        row_digests = self._read(rows, version)
+        if row_digests is None:
             return self._found(landed, seen_from, only_from=last)
-        return self._found(landed, seen_from, {last: total(tallies.values())}, only_from=last)
+        return self._found(landed, seen_from, {last: total(row_digests.values())}, only_from=last)
 
     def _append(self, rows: Rows, landed: frozenset[int], seen_from: int) -> StoreReport:
         history = rows.history
@@ -151,20 +150,20 @@ class Auditor:
             self._look_for_repeats(rows, set(live))
         for version, numbers in sorted(_grouped(history, landed).items(), reverse=True):
             if version == history.version:
-                tallies = live
+                row_digests = live
             elif whole is not None and not row_difference(rows.scope.expected.total, whole):
-                continue  # the sum has proven it
+                continue  # the sum over all rows has proven it
             else:
-                tallies = self._read(rows, version, numbers)
-            if tallies is None:
+                row_digests = self._read(rows, version, numbers)
+            if row_digests is None:
                 continue
             if version != history.version:
-                (later,) = (entry.said for entry in history.entries if entry.version == version + 1)
+                (later,) = (entry.label for entry in history.entries if entry.version == version + 1)
                 self._notes.append(
-                    f"{later} has rewritten rows of {len(numbers)} epochs: they were read as they were before"
+                    f"{later} has rewritten rows of {len(numbers)} epochs: the audit read the version before it"
                 )
             for epoch in numbers:
-                epochs[epoch] = total(tallies.get(name, RowDigest()) for name in history.epochs[epoch].added)
+                epochs[epoch] = total(row_digests.get(name, RowDigest()) for name in history.epochs[epoch].added)
         return self._found(landed, seen_from, epochs, whole)
 
     def _read(self, rows: Rows, version: int, epochs: Sequence[int] = ()) -> dict[str, RowDigest] | None:
@@ -186,8 +185,8 @@ class Auditor:
         return None
 
     def _look_for_repeats(self, rows: Rows, live: set[str]) -> None:
-        """What others have appended since the stream began: are they rows of this stream once more?"""
-        appends = rows.history.foreign_appends
+        """Check whether other programs have appended rows of this stream once more."""
+        appends = rows.history.other_appends
         if not appends:
             return
         own = {name for name in rows.history.owner if name in live}
@@ -197,24 +196,24 @@ class Auditor:
             counts = [repeated.get(name, (0, 0)) for name in entry.added]
             count, same = sum(c for c, _ in counts), sum(s for _, s in counts)
             if not entry.added <= live:
-                self._unproven.append(f"{entry.said} appended rows that no stream of epochal's gave, rewritten since")
+                self._unproven.append(f"{entry.label} appended rows that no stream of epochal wrote, rewritten since")
             elif count and same == count:
-                what = f"{entry.said} appended {count} rows that no stream of epochal's gave, and each is a row of it"
-                self._differences.append(Difference(what))
+                what = f"appended {count} rows that no stream of epochal wrote, and each equals a row of this stream"
+                self._differences.append(Difference(f"{entry.label} {what}"))
             elif same:
                 self._unproven.append(
-                    f"{entry.said} appended {count} rows that no stream of epochal's gave; {same} of them are equal to "
-                    "rows of this one"
+                    f"{entry.label} appended {count} rows that no stream of epochal wrote; {same} of them are equal "
+                    "to rows of this one"
                 )
             else:
                 self._notes.append(
-                    f"{entry.said} appended {count} rows that no stream of epochal's gave: others write here"
+                    f"{entry.label} appended {count} rows that no stream of epochal wrote: other programs write here"
                 )
 
 
 def _grouped(history: History, landed: frozenset[int]) -> dict[int, list[int]]:
-    """Epochs by the version at which they are to be read."""
-    found: dict[int, list[int]] = {}
+    """Epochs by the version at which they are read."""
+    by_version: dict[int, list[int]] = {}
     for epoch in sorted(landed):
-        found.setdefault(history.kept_until(epoch), []).append(epoch)
-    return found
+        by_version.setdefault(history.unchanged_until(epoch), []).append(epoch)
+    return by_version

@@ -1,22 +1,19 @@
-"""What a table's log says of one lineage, and what of it is still as it was written."""
+"""What a table's log says about one stream, and which of its epochs are still as they were written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.sinks.delta.stage import digesting
 from epochal.sinks.delta.table.gate import TableState
 from epochal.sinks.delta.table.log import RESTORE, LogEntry
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass
 class History:
-    """What the log says of one lineage."""
+    """What the log says about one stream."""
 
     lineage: str
     entries: Sequence[LogEntry]
@@ -36,15 +33,15 @@ class History:
         return self.state.version
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the log goes back to the table's beginning."""
         return bool(self.entries) and self.entries[0].version == 0
 
     def taken_out(self) -> dict[int, LogEntry]:
         """The epochs that are in the log and not in the table, each with the RESTORE that took it out.
 
-        Delta keeps its transaction ids, so that nothing else tells. A RESTORE by time does not say to which version;
-        what it did is seen by the rows.
+        RESTORE leaves the transaction ids in place, so they do not show it. A RESTORE by time does not record to which
+        version it went; only the rows show what it did.
         """
         at: dict[int, frozenset[int]] = {}  # version -> the epochs in the table then
         gone: dict[int, LogEntry] = {}
@@ -61,19 +58,23 @@ class History:
         return {epoch: entry for epoch, entry in gone.items() if epoch not in now}
 
     def seen_from(self, last: int) -> int:
-        """The first epoch that would be in this log."""
-        return 0 if self.is_whole else min(self.epochs, default=last + 1)
+        """The first epoch that should be in this log."""
+        return 0 if self.is_complete else min(self.epochs, default=last + 1)
 
     @property
     def is_alone(self) -> bool:
-        """Whether all rows are this lineage's, as it gave them."""
+        """Whether this stream wrote all rows, and none has changed since."""
         ours = {entry.version for entry in self.epochs.values()}
         others = any(entry.changes and (entry.version not in ours or entry.removed) for entry in self.entries)
-        return self.is_whole and not others and all(digesting.is_kept(s, self.state.schema) for _, s in self.schemas)
+        return (
+            self.is_complete
+            and not others
+            and all(digesting.has_same_digest(s, self.state.schema) for _, s in self.schemas)
+        )
 
     @property
-    def foreign_appends(self) -> list[LogEntry]:
-        """What others have added since the first epoch, apart from streams of epochal's."""
+    def other_appends(self) -> list[LogEntry]:
+        """What programs other than epochal have appended since the first epoch."""
         first = min((entry.version for entry in self.epochs.values()), default=self.version)
         ours = {entry.version for entries in self.all_epochs.values() for entry in entries}
         return [
@@ -87,14 +88,14 @@ class History:
         known = [schema for at, schema in self.schemas if at <= version]
         return known[-1] if known and version < self.version else self.state.schema
 
-    def kept_until(self, epoch: int) -> int:
-        """The last version that has the epoch's files as they were, under columns that give the same digest."""
+    def unchanged_until(self, epoch: int) -> int:
+        """The last version that has the epoch's files unchanged, under a schema that gives the same digest."""
         entry = self.epochs[epoch]
         before = self.schema_at(entry.version)
         for later in self.entries:
             if later.version <= entry.version:
                 continue
-            changed = later.schema is not None and not digesting.is_kept(before, later.schema)
+            changed = later.schema is not None and not digesting.has_same_digest(before, later.schema)
             if changed or later.removed & entry.added:
                 return later.version - 1
         return self.version

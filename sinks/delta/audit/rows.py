@@ -30,14 +30,14 @@ class Rows:
         frame = self.table.at(version)
         partition_by = self.history.state.partition_by
         measure = digesting.measure(frame.schema, self.history.schema_at(version), partition_by)
-        return {name: digests.tally(sums) for name, sums in digests.by_file(frame, measure).items()}
+        return {name: digests.row_digest(sums) for name, sums in digests.by_file(frame, measure).items()}
 
-    def repeats(self, foreign: set[str], own: set[str]) -> dict[str, tuple[int, int]]:
-        """Of files that others have added: how many rows, and how many that are equal to a row of ours."""
+    def repeats(self, others: set[str], own: set[str]) -> dict[str, tuple[int, int]]:
+        """For each file of another program: how many rows it has, and how many of them equal a row of this stream."""
         from pyspark.sql import functions as f
 
         frame = self._hashed()
-        theirs = frame.where(frame["file"].isin(sorted(foreign)))
+        theirs = frame.where(frame["file"].isin(sorted(others)))
         ours = frame.where(frame["file"].isin(sorted(own))).select(f.col("hash").alias("known")).distinct()
         joined = theirs.join(ours, theirs["hash"] == ours["known"], "left")
         counted = joined.groupBy("file").agg(f.count(f.lit(1)).alias("rows"), f.count("known").alias("same")).collect()

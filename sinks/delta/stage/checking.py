@@ -1,4 +1,4 @@
-"""Could an upsert use a frame's columns as its options say? Asked before anything is written; no job runs."""
+"""Checks the columns that the options of an upsert name, before anything is written. No job runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def unusable(
+def option_faults(
     rows: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], drop: Sequence[str], delete_when: str | None
 ) -> list[str]:
     """What is wrong with the columns that `keys`, `order_by`, `drop` and `delete_when` name."""

@@ -1,4 +1,4 @@
-"""Digests of a table's rows: as its readers will see them, not as the frame had them."""
+"""Digests of a table's rows: as its readers will see them, not as they are in the frame."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row_hash(frame: StructType, table: Mapping[str, Any], partition_by: Sequence
 
 
 def given_columns(frame: StructType, table: Mapping[str, Any]) -> StructType:
-    """The columns that a stream gives: what Delta fills in itself is not known while an epoch is staged."""
+    """The columns that a stream writes. Those that Delta generates are not known while an epoch is staged."""
     from pyspark.sql.types import StructType as SparkStruct
 
     filled = {field["name"] for field in table["fields"] if is_filled(field)}
@@ -39,7 +39,7 @@ def given_columns(frame: StructType, table: Mapping[str, Any]) -> StructType:
 
 
 def _as_read(table: Mapping[str, Any], partition_by: Sequence[str]) -> dict[str, Column]:
-    """What Delta makes of texts: an empty one in a partition is null, one of char(n) is padded."""
+    """How Delta changes strings: an empty one in a partition column is null, one of char(n) is padded."""
     from pyspark.sql import functions as f
 
     found = {}
@@ -52,8 +52,8 @@ def _as_read(table: Mapping[str, Any], partition_by: Sequence[str]) -> dict[str,
     return found
 
 
-def is_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether rows have the same digest under a later schema of the table: columns may be added, and no more."""
+def has_same_digest(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether rows have the same digest under a later schema of the table: it may only add columns."""
     fields = {field["name"].lower(): field for field in after["fields"]}
     return all(
         (other := fields.get(field["name"].lower())) is not None

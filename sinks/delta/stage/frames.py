@@ -35,7 +35,7 @@ _CHARACTERS = re.compile(r"(?:var)?char\((\d+)\)")
 
 
 def refusing(frame: DataFrame, bad: Column, reason: str) -> DataFrame:
-    """The same frame; a row for which `bad` holds ends the job."""
+    """The same frame; a row for which `bad` holds fails the job."""
     from pyspark.sql import functions as f
 
     fault = f.raise_error(f.lit(marked(reason))).cast("boolean")
@@ -55,7 +55,7 @@ def checked(frame: DataFrame, state: TableState) -> DataFrame:
         name, metadata = field["name"], field.get("metadata", {})
         if not _is_simple(field["type"]) or "delta.invariants" in metadata:
             raise Refused(
-                f"column {name}: what the table demands inside of it cannot be checked while an epoch is "
+                f"column {name}: the table's constraints inside it cannot be checked while an epoch is "
                 "staged, and could stop its commit. Nothing was written. Drop the constraint, or write to another table"
             )
         if name not in frame.columns:
@@ -74,7 +74,7 @@ def checked(frame: DataFrame, state: TableState) -> DataFrame:
                 frame = refusing(frame, broken, f"a row breaks the table's constraint {name}")
             except AnalysisException as fault:
                 raise Refused(
-                    f"the table's constraint {name} asks for columns that the frame does not have, so it cannot be "
+                    f"the table's constraint {name} uses columns that the frame does not have, so it cannot be "
                     "checked while an epoch is staged. Nothing was written. Drop it, or write to another table"
                 ) from fault
     return frame
@@ -96,7 +96,9 @@ def _is_simple(kind: Any) -> bool:
     return True
 
 
-def one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], delete_when: str | None) -> DataFrame:
+def last_row_per_key(
+    frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], delete_when: str | None
+) -> DataFrame:
     """The last row of each key by `order_by`; ties, and several rows without an order, are refused."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -109,7 +111,7 @@ def one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]
     names = ", ".join(keys)
     if not order_by:
         several = frame.withColumn("_epochal_rows", f.count(f.lit(1)).over(by_key))
-        reason = f"several rows of one epoch have the same {names}; say which wins by order_by"
+        reason = f"several rows of one epoch have the same {names}; set order_by to say which wins"
         return refusing(several, several["_epochal_rows"] > 1, reason).drop("_epochal_rows")
     order = [f.col(quoted(name)) for name in order_by]
     last_first = by_key.orderBy(*(column.desc_nulls_last() for column in order))
@@ -119,13 +121,14 @@ def one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]
     )
     first = ranked.where("_epochal_row = 1")
     reason = (
-        f"two rows of one epoch have the same {names} and the same {', '.join(order_by)}; order_by must tell them apart"
+        f"two rows of one epoch have the same {names} and the same {', '.join(order_by)}; add a column to order_by "
+        "that differs"
     )
     return refusing(first, first["_epochal_tie"], reason).drop("_epochal_row", "_epochal_tie")
 
 
 def partition_columns(frame: DataFrame, partition_by: Sequence[str]) -> dict[str, Column]:
-    """The columns that Spark's writer splits the files by: encoded texts of the partition columns."""
+    """The columns by which Spark's writer splits the files: encoded texts of the partition columns."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -140,7 +143,7 @@ def partition_columns(frame: DataFrame, partition_by: Sequence[str]) -> dict[str
 
 
 def partition_values(staged: str, partition_by: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, str | None]:
-    """A staged file's partition values as Delta's log spells them, from the folders it lies in."""
+    """A staged file's partition values as Delta's log has them, from the folders it is in."""
     *folders, _ = staged.split("/")
     values: dict[str, str | None] = {}
     for name, folder in zip(partition_by, folders, strict=True):
@@ -158,12 +161,12 @@ def partition_values(staged: str, partition_by: Sequence[str], kinds: Mapping[st
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
-    """What a later session needs to understand the rows and the table's expressions as this one does."""
+    """The settings with which a later session reads the rows and the table's expressions as this one does."""
     return {key: str(value) for key in CARRIED if (value := spark.conf.get(key, None)) is not None}
 
 
 @contextmanager
 def written_plainly(spark: SparkSession) -> Iterator[None]:
-    """Files as Delta's readers and our statistics want them. In a query's own clone of the session."""
+    """Files in the form that Delta's readers and our statistics need. Settings of the query's own session only."""
     with set_for(spark, PLAINLY):
         yield

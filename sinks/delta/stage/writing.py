@@ -1,4 +1,4 @@
-"""The first phase: Spark's own writer puts the epoch's files where no log entry names them."""
+"""The first phase: Spark's own writer writes the epoch's files to a place that no log entry names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from epochal.sinks.delta.stage import digesting, frames
 from epochal.sinks.delta.stage.stats import LEAVES, statistics
 from epochal.sinks.delta.table.gate import TableState
 from epochal.sinks.spark import digests, write_counts
-from epochal.sinks.spark.reasons import reason_of
+from epochal.sinks.spark.reasons import as_bad_rows
+from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
-from epochal.txn.errors import BadRows, Refused
+from epochal.txn.errors import Refused
 from epochal.txn.files import is_local, join
 from epochal.txn.model import Attempt
 from epochal.txn.row_digests import RowDigest
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 STATS_COLUMNS = "delta.dataSkippingNumIndexedCols"
 
 
-class Writing:
+class Stager:
     """Stages epochs of one table."""
 
     def __init__(self, name: str, files: SinkFiles, layout: Layout) -> None:
@@ -34,15 +35,15 @@ class Writing:
     def write(
         self, attempt: Attempt, frame: DataFrame, state: TableState, *, native: bool, digest: bool = False
     ) -> tuple[RowDigest, list[StagedFile]]:
-        """Let Spark write the staged files; which rows there are, and the files as the log will name them."""
-        from pyspark.errors import AnalysisException, PySparkException
+        """Let Spark write the staged files; the digest of their rows, and the files as the log will name them."""
+        from pyspark.errors import PySparkException
         from pyspark.sql import Observation
 
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         local = is_local(folder)
         counter = Observation() if digest else None
-        place = f"file:{folder}" if local else folder
+        place = spark_path(folder)
         failpoints.hit("before-write")
         try:
             extra = frames.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
@@ -58,18 +59,15 @@ class Writing:
             with frames.written_plainly(frame.sparkSession):
                 wrote = write_counts.counted(frame.sparkSession, place, lambda: writer.parquet(place))
         except PySparkException as fault:
-            reason = reason_of(fault)
-            if reason is None and not isinstance(fault, AnalysisException):
+            if (bad_rows := as_bad_rows(self._name, fault)) is None:
                 raise
-            raise BadRows(
-                f"sink {self._name!r}: {reason or fault.getMessage()}. Nothing of the epoch was written"
-            ) from fault
+            raise bad_rows from fault
         failpoints.hit("after-write")
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
         if not wrote.rows:
             names = []  # Spark writes a file for an empty frame too
-        tally = RowDigest(wrote.rows) if counter is None else digests.tally(counter.get)
-        whole = tally.rows == wrote.rows and wrote.fits(size for _, size in names)
+        summed = RowDigest(wrote.rows) if counter is None else digests.row_digest(counter.get)
+        whole = summed.rows == wrote.rows and wrote.fits(size for _, size in names)
         staged = self._listed(attempt, names)
         if whole and local:
             count, staged = self._measured(attempt, names, state, native=native)
@@ -80,7 +78,7 @@ class Writing:
                 f"Spark wrote to {home}, not all are there. Do the driver and the executors see the same file system? "
                 "Nothing of the epoch was written"
             )
-        return tally, staged
+        return summed, staged
 
     def _listed(self, attempt: Attempt, names: Sequence[tuple[str, int]]) -> list[StagedFile]:
         return [
@@ -91,7 +89,7 @@ class Writing:
     def _measured(
         self, attempt: Attempt, names: Sequence[tuple[str, int]], state: TableState, *, native: bool
     ) -> tuple[int, list[StagedFile]]:
-        """The files that have rows, with the statistics and partition values that Delta's log wants."""
+        """The files that have rows, with their statistics and partition values for Delta's log."""
         from pyarrow.parquet import read_metadata
 
         home = self._layout.attempt(attempt)

@@ -1,8 +1,8 @@
 """Which tables may be committed to by delta-rs, and which only by Delta's own code in the JVM.
 
-delta-rs is thirty times faster, and silent about what it does not know: it passes by CHECK
-constraints and writes all-null rows under column mapping. So this fails closed: a protocol
-feature, a table property or a column that is not known to be harmless closes the gate.
+delta-rs is thirty times faster, but it ignores what it does not know: it skips CHECK
+constraints and writes all-null rows under column mapping. So the gate fails closed: it takes only protocol
+features, table properties and column types that are known to be harmless.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.delta.table.schema import is_plain, leaf_types, promises
+from epochal.sinks.delta.table.schema import constraints, is_plain, leaf_types
 
-# Harmless as long as nothing below uses them; the older protocol versions have them all.
+# Harmless unless a property or a column uses them; the older protocol versions have them all.
 FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "timestampNtz"}
 READER_FEATURES = {"timestampNtz"}
 PROPERTIES = {
@@ -33,7 +33,7 @@ PROPERTIES = {
     "delta.parquet.compression.codec",
     "delta.targetFileSize",
 }
-# What a table is made with by delta-rs; other properties need Delta's own code to set up what they ask for.
+# The properties with which delta-rs creates tables; others need Delta's own code to take effect.
 CREATABLE = PROPERTIES - {"delta.minReaderVersion", "delta.minWriterVersion", "delta.enableChangeDataFeed"}
 
 
@@ -54,7 +54,7 @@ class TableState:
         return self.properties.get(name, "false").lower() == "true"
 
 
-def closed(state: TableState, mode: str) -> str | None:
+def why_not_native(state: TableState, mode: str) -> str | None:
     """Why delta-rs must not commit to the table, or None."""
     if state.reader > 3 or state.writer > 7 or state.reader == 2 or state.writer in (5, 6):
         return f"its protocol is {state.reader}/{state.writer}"
@@ -65,9 +65,8 @@ def closed(state: TableState, mode: str) -> str | None:
         feature = key.removeprefix("delta.feature.")
         if key.startswith("delta.") and key not in PROPERTIES and feature not in FEATURES:
             return f"it has the property {key}={value}"
-    found = promises(state.schema)
-    if found:
-        return found[0]
+    if demands := constraints(state.schema):
+        return demands[0]
     odd = [kind for kind in leaf_types(state.schema) if not is_plain(kind)]
     if odd:
         return f"it has a column of type {odd[0]}"
@@ -83,6 +82,6 @@ def closed(state: TableState, mode: str) -> str | None:
 
 
 def creatable(schema: Mapping[str, Any], properties: Mapping[str, str]) -> bool:
-    """Whether delta-rs may make a table like this."""
+    """Whether delta-rs may create a table like this."""
     known = all(not key.startswith("delta.") or key in CREATABLE for key in properties)
     return known and all(is_plain(kind) for kind in leaf_types(schema))

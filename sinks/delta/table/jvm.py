@@ -1,8 +1,8 @@
-"""A table through Delta's own code in Spark's JVM: every table that it can write, on every file system.
+"""A table through Delta's own code in Spark's JVM: for every table that Delta can write, on every file system.
 
-Rows are read from the staged files and written once more, by Delta, which enforces whatever the
-table asks for. A transaction id makes a repeat a no-op. A session of our own keeps the settings
-that some of this needs away from other queries.
+Rows are read from the staged files and written once more, by Delta, which enforces the table's
+constraints. A transaction id makes a repeat a no-op. Some of this needs settings of the session, so it runs in a
+session of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SparkTable:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark.newSession()
-        # Delta would store a merge's rows once more, in case they change meanwhile; staged files do not.
+        # Delta would copy a merge's rows in case they change meanwhile; staged files do not change.
         self._spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
         self._path = path
         self._jvm: Any = spark._jvm
@@ -99,10 +99,10 @@ class SparkTable:
         return self._spark.read.format("delta").option("versionAsOf", version).load(self._path)
 
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
-        """Make the table, empty. No error if another driver was first."""
+        """Create the table, empty. No error if another driver was first."""
         from pyspark.sql.types import StructType
 
-        # Not CREATE TABLE: to Delta a folder that is there is a table that is there, and ours holds _epochal/ by now.
+        # Not CREATE TABLE: Delta refuses it for a folder that is not empty, and this one holds _epochal/ already.
         empty = self._spark.createDataFrame([], StructType.fromJson(dict(schema)))
         own = {key: value for key, value in properties.items() if not key.startswith("delta.")}
         writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
@@ -113,26 +113,26 @@ class SparkTable:
             given = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in own.items())
             self._spark.sql(f"ALTER TABLE delta.{quoted(self._path)} SET TBLPROPERTIES ({given})")
 
-    def understand(self, settings: Mapping[str, str]) -> None:
-        """Take over the settings under which an epoch was staged; the session is ours alone."""
+    def apply_settings(self, settings: Mapping[str, str]) -> None:
+        """Apply the settings under which an epoch was staged. No other query uses this session."""
         for key, value in settings.items():
             self._spark.conf.set(key, value)
 
     def rows(self, files: Sequence[str], schema: Mapping[str, Any]) -> DataFrame:
-        """What was staged."""
+        """The staged rows."""
         from pyspark.sql.types import StructType
 
         kind = StructType.fromJson(dict(schema))
         if not files:
             return self._spark.createDataFrame([], kind)
         names = [quoted(field.name) for field in kind.fields]
-        # One by one, or Spark would take the names of staging folders for partitions of the data.
+        # File by file: given folders, Spark would take the names of staging folders for partitions.
         return self._spark.read.schema(kind).parquet(*files).select(*names)
 
     def write(
         self, rows: DataFrame, mode: str, lineage: str, epoch: int, note: str, *, add_columns: bool = False
     ) -> None:
-        """Append the rows, or put them in place of all there are; nothing if the epoch is in."""
+        """Append the rows, or replace all rows by them; nothing if the table has the epoch."""
         writer = rows.write.format("delta").mode(mode)
         writer = writer.option("txnAppId", lineage).option("txnVersion", str(epoch)).option("userMetadata", note)
         if mode == "overwrite":
@@ -144,7 +144,7 @@ class SparkTable:
     def merge(
         self, rows: DataFrame, keys: Sequence[str], lineage: str, epoch: int, note: str, *, deletes: bool
     ) -> None:
-        """Update, insert and delete by key; nothing if the epoch is in."""
+        """Update, insert and delete by key; nothing if the table has the epoch."""
         same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
         merge = self._table().alias("t").merge(rows.alias("s"), same)
         if deletes:
@@ -169,23 +169,23 @@ class SparkTable:
         return DeltaTable.forPath(self._spark, self._path)
 
 
-DELETED = "_epochal_deleted"  # a staged column: the row says that its key is to go
+DELETED = "_epochal_deleted"  # a staged column: whether the row deletes its key
 
 
 def is_concurrent(fault: BaseException) -> bool:
-    """Whether another writer came first, and a try on the table's new state may succeed."""
+    """Whether another writer came first, so that a commit on the table's new state may succeed."""
     return any(name in str(fault) or name in type(fault).__name__ for name in CONCURRENT)
 
 
 def is_refusal(fault: BaseException) -> bool:
-    """Whether Delta has looked at the rows and will not have them; to try again would change nothing."""
+    """Whether Delta rejects the rows themselves: trying again would change nothing."""
     from pyspark.errors import AnalysisException
 
     return isinstance(fault, AnalysisException) or "[DELTA_" in str(fault)
 
 
 def brief(fault: BaseException) -> str:
-    """The one line of a Java error that says what is wrong. Values of rows are left out."""
+    """The one line of a Java error that says what is wrong, without values of rows."""
     text = str(fault)
     start = text.find("[DELTA_")
     return text[max(start, 0) :].partition("\n")[0].partition(" with values")[0].rstrip(". :")
@@ -197,7 +197,7 @@ def _literal(text: str) -> str:
 
 
 def lacks(spark: SparkSession) -> str | None:
-    """What a session needs for Delta's own code and does not have."""
+    """What a session lacks for Delta's own code; None if it has everything."""
     if not _has_delta(spark._jvm):
         return "jars of Delta (spark.jars)"
     if spark.conf.get(CATALOG, "builtin") == "builtin":

@@ -1,6 +1,6 @@
 """A table through delta-rs: no JVM, a commit in milliseconds.
 
-Used for local tables that the gate lets pass. A commit is one new file in the log, made by
+Used for local tables that `why_not_native` allows. A commit is one new file in the log, written by
 create-if-absent; of two commits with the same transaction id, one is refused.
 """
 
@@ -29,8 +29,8 @@ RETRIES = 15
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
 
 
-class Outrun(Exception):
-    """Another commit came first and the two do not go together: look at the table again."""
+class CommitConflict(Exception):
+    """Another commit came first and conflicts with this one: read the table again."""
 
 
 class NativeTable:
@@ -41,7 +41,7 @@ class NativeTable:
         self._table: DeltaTable | None = None
 
     def state(self) -> TableState | None:
-        """The table as it is now; None if there is none. Refused if delta-rs cannot read it."""
+        """The table as it is now; None if there is none. Unreadable if delta-rs cannot read it."""
         try:
             table = self._refresh()
         except TableNotFoundError:
@@ -78,7 +78,7 @@ class NativeTable:
         return list(zip(found.column("path").to_pylist(), found.column("size_bytes").to_pylist(), strict=True))
 
     def create(self, schema: Mapping[str, Any], partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
-        """Make the table, empty. No error if another driver was first."""
+        """Create the table, empty. No error if another driver was first."""
         try:
             DeltaTable.create(
                 self._path,
@@ -92,7 +92,7 @@ class NativeTable:
                 raise
 
     def commit(self, files: Sequence[NewFile], *, replace: bool, lineage: str, epoch: int, note: str) -> range:
-        """One log entry on the state that was read; the versions since. Outrun if that has changed."""
+        """Add one log entry to the state that was read; the versions since. CommitConflict if it has changed."""
         table = self._table
         assert table is not None
         before = table.version()
@@ -108,25 +108,25 @@ class NativeTable:
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": note, "isBlindAppend": not replace},
                     app_transactions=[Transaction(lineage, epoch)],
-                    # What is to be replaced was listed on the state that was read: on no other may it be committed.
+                    # The files to replace were listed from the state that was read: commit to no other.
                     max_commit_retries=0 if replace else RETRIES,
                 ),
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
             )
         except CommitFailedError as fault:
-            raise Outrun(str(fault)) from fault
+            raise CommitConflict(str(fault)) from fault
         table.update_incremental()
         self._checkpoint(table, before)
         return range(before + 1, table.version() + 1)
 
     def can_replace(self) -> bool:
-        """Whether every file can be removed by name: delta-rs spells some names otherwise than the log does."""
+        """Whether every file can be removed by name: delta-rs encodes some names differently from the log."""
         assert self._table is not None
         paths = self._table.get_add_actions(flatten=False).column("path").to_pylist()
         return all(PLAIN_PATH.fullmatch(path) for path in paths)
 
     def _refresh(self) -> DeltaTable:
-        """The table at its latest version; read anew if it was replaced by another of the same name."""
+        """The table at its latest version; read from scratch if it was replaced by another of the same name."""
         table = self._table
         if table is not None and os.path.exists(_entry(self._path, table.version())):
             table.update_incremental()
@@ -146,18 +146,18 @@ class NativeTable:
         ]
 
     def _checkpoint(self, table: DeltaTable, before: int) -> None:
-        """Fold the log on Delta's own interval, or reading it would take longer with each epoch."""
+        """Write a checkpoint of the log at Delta's own interval: without, reading it takes longer with each epoch."""
         given = table.metadata().configuration.get("delta.checkpointInterval")
         interval = int(given) if given else CHECKPOINT_INTERVAL
         if table.version() // interval == before // interval:
             return
-        # What is in memory goes on from the log entry it was read at, and each commit looks at all since: a hundred
-        # entries cost 15 ms. Read anew it begins at the checkpoint.
+        # The table in memory starts at the log entry it was read at, and each commit reads all entries since: a hundred
+        # cost 15 ms. Read from scratch, it starts at the checkpoint.
         self._table = None
         try:
             table.create_checkpoint()
         except (DeltaError, OSError) as fault:
-            # The epoch is in. A log without this checkpoint is slower to read, and otherwise the same.
+            # The epoch is committed. A log without this checkpoint is only slower to read.
             log.warning("log checkpoint not written", extra={"table": self._path, "error": str(fault)})
 
 

@@ -1,4 +1,4 @@
-"""Does a frame fit a table, column by column? On schemas as Spark and Delta both write them in JSON."""
+"""Compares a frame with a table, column by column. Schemas are JSON, as Spark and Delta both write them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.config.options import nearest
+from epochal.sinks.config.options import nearest, other_case
+from epochal.sinks.spark.types import spell
 
 Schema = Mapping[str, Any]
 
-# What every Delta reader and writer has known from the beginning, and one that came later.
+# The types that every Delta reader and writer knows, and one that was added later.
 PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date", "timestamp"}
 NTZ = "timestamp_ntz"
 SPECIAL = frozenset(" ,;{}()\n\t=")
@@ -34,10 +35,10 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         if name not in has:
             if not is_filled(field):
                 faults.append(
-                    f"{name}: the table has it ({spell(field['type'])}), the frame does not{_case(name, has)}"
+                    f"{name}: the table has it ({spell(field['type'])}), the frame does not{other_case(name, has)}"
                 )
         elif is_filled(field):
-            faults.append(f"{name}: Delta fills it in; leave it out of the frame")
+            faults.append(f"{name}: Delta generates its values; leave it out of the frame")
         elif bare(field["type"]) != bare(has[name]["type"]):
             faults.append(f"{name}: {spell(has[name]['type'])} in the frame, {spell(field['type'])} in the table")
     for name, field in has.items():
@@ -46,9 +47,9 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         if add_columns and name.lower() not in {other.lower() for other in wants}:
             new.append(name)
         else:
-            faults.append(f"{name}: not in the table{_case(name, wants) or nearest(name, wants)}")
+            faults.append(f"{name}: not in the table{other_case(name, wants) or nearest(name, wants)}")
         if field["type"] == "void":
-            faults.append(f"{name}: it has no type (it is null everywhere); cast it")
+            faults.append(f"{name}: it has no type (all its values are null); cast it")
     return Fit(tuple(faults), tuple(new))
 
 
@@ -58,7 +59,7 @@ def is_filled(field: Mapping[str, Any]) -> bool:
 
 
 def nullable(schema: Schema) -> dict[str, Any]:
-    """The schema of a new table: a stream promises nothing about nulls, and carries no metadata."""
+    """The schema of a new table: any column may be null, and none has metadata."""
     return {
         "type": "struct",
         "fields": [
@@ -68,7 +69,7 @@ def nullable(schema: Schema) -> dict[str, Any]:
 
 
 def bare(kind: Any) -> Any:
-    """A type without what it says about nulls and without metadata."""
+    """A type without its nullability and metadata."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "struct":
@@ -98,16 +99,16 @@ def leaf_types(kind: Any) -> Iterator[str]:
 
 
 def is_plain(kind: str, *, ntz: bool = True) -> bool:
-    """Whether it is one of Delta's first types."""
+    """Whether it is a type that every Delta writer knows."""
     return kind in PLAIN or kind.startswith("decimal") or (ntz and kind == NTZ)
 
 
-def unmakable(schema: Schema, partition_by: Sequence[str]) -> list[str]:
-    """What keeps a table of such columns from being made, or from being written to later."""
+def creation_faults(schema: Schema, partition_by: Sequence[str]) -> list[str]:
+    """What keeps a table with these columns from being created, or from being written to later."""
     names = [field["name"] for field in schema["fields"]]
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
     faults = [
-        f"{name!r}: Delta has no names with any of ' ,;{{}}()=', tabs or line ends"
+        f"{name!r}: Delta does not allow any of ' ,;{{}}()=', tabs or line ends in names"
         for name in names
         if SPECIAL & {*name}
     ]
@@ -118,18 +119,18 @@ def unmakable(schema: Schema, partition_by: Sequence[str]) -> list[str]:
         if name in kinds and (not isinstance(kinds[name], str) or kinds[name] in ("binary", "variant"))
     ]
     if names and set(names) <= set(partition_by):
-        faults.append("partition_by: a column that is not in it is needed too")
+        faults.append("partition_by: at least one column must not be in it")
     lower = [name.lower() for name in names]
-    faults += [f"{name!r}: twice, but for its spelling" for name in names if lower.count(name.lower()) > 1]
+    faults += [f"{name!r}: two columns differ in case only" for name in names if lower.count(name.lower()) > 1]
     return faults
 
 
-def promises(schema: Schema) -> list[str]:
-    """Every field that must not be null, or whose metadata asks something of writers."""
-    return list(_promises("", schema))
+def constraints(schema: Schema) -> list[str]:
+    """Every field that must not be null, or whose metadata demands something of writers."""
+    return list(_constraints("", schema))
 
 
-def _promises(where: str, kind: Any) -> Iterator[str]:
+def _constraints(where: str, kind: Any) -> Iterator[str]:
     if isinstance(kind, str):
         return
     if kind["type"] == "struct":
@@ -140,35 +141,13 @@ def _promises(where: str, kind: Any) -> Iterator[str]:
                 yield f"{name} is NOT NULL"
             elif asks:
                 yield f"{name} has {asks[0]}"
-            yield from _promises(f"{name}.", field["type"])
+            yield from _constraints(f"{name}.", field["type"])
     elif kind["type"] == "array":
         if not kind["containsNull"]:
             yield f"{where}element is NOT NULL"
-        yield from _promises(f"{where}element.", kind["elementType"])
+        yield from _constraints(f"{where}element.", kind["elementType"])
     elif kind["type"] == "map":
         if not kind["valueContainsNull"]:
             yield f"{where}value is NOT NULL"
-        yield from _promises(f"{where}key.", kind["keyType"])
-        yield from _promises(f"{where}value.", kind["valueType"])
-
-
-def spell(kind: Any) -> str:
-    """A type as people write it.
-
-    >>> spell({"type": "array", "elementType": "long", "containsNull": True})
-    'array<bigint>'
-    """
-    if isinstance(kind, str):
-        return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(kind, kind)
-    if kind["type"] == "struct":
-        return "struct<" + ", ".join(f"{f['name']}: {spell(f['type'])}" for f in kind["fields"]) + ">"
-    if kind["type"] == "array":
-        return f"array<{spell(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{spell(kind['keyType'])}, {spell(kind['valueType'])}>"
-    return str(kind["type"])
-
-
-def _case(name: str, others: Mapping[str, Any]) -> str:
-    same = [other for other in others if other.lower() == name.lower()]
-    return f" (but {same[0]!r}: names must be spelled alike)" if same else ""
+        yield from _constraints(f"{where}key.", kind["keyType"])
+        yield from _constraints(f"{where}value.", kind["valueType"])

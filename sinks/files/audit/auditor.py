@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.sinks.files.audit.reader import Reader
 from epochal.sinks.files.compaction import live, records
@@ -24,9 +24,6 @@ from epochal.txn.audit import Difference, Scope, StoreReport
 from epochal.txn.files import Entry, Files, join
 from epochal.txn.model import lineage_tag
 from epochal.txn.row_digests import RowDigest, total
-
-if TYPE_CHECKING:
-    pass
 
 _PART = re.compile(r"part-(\d{12})(?:\.\d+\.\d+)?-\d{5}-([^.]+)")
 HEADER = "header"
@@ -76,11 +73,11 @@ class Auditor:
         if scope.fast:
             self._unproven.append("rows were not read")
         else:
-            tallies = self._tallies(scope, good, recorded, {entry.header for entry in own if entry.header})
-            if len(tallies) == len(listed) + len(pieces):
-                whole = total(tallies.values())
+            row_digests = self._row_digests(scope, good, recorded, {entry.header for entry in own if entry.header})
+            if len(row_digests) == len(listed) + len(pieces):
+                whole = total(row_digests.values())
             if not self._is_spread(own, pieces):
-                epochs = _by_epoch(recorded, listed, tallies)
+                epochs = _by_epoch(recorded, listed, row_digests)
             if any(digesting.format_of(file.name) in ("csv", "text") for file in listed):
                 epochs, whole = self._without_guesses(recorded, epochs, whole)
         return StoreReport(
@@ -157,7 +154,7 @@ class Auditor:
         """Whether some file may hold rows of several epochs."""
         return self.spreads or bool(pieces) or any(e.roll or (e.rows and not e.files) for e in own)
 
-    def _tallies(
+    def _row_digests(
         self, scope: Scope, files: Sequence[Listed], recorded: Mapping[int, RowDigest], headers: set[str]
     ) -> dict[str, RowDigest]:
         """The rows of each file that can be read, by its name."""
@@ -178,7 +175,7 @@ class Auditor:
             reader = Reader(session, format_, sorted(headers))
             for batch in _unlike(group):
                 for file, sums in self._read(reader, batch):
-                    found[file.name] = self._tally(file, format_, sums, reader, recorded)
+                    found[file.name] = self._row_digest(file, format_, sums, reader, recorded)
         return found
 
     def _read(self, reader: Reader, files: Sequence[Listed]) -> Iterator[tuple[Listed, dict[str, Any]]]:
@@ -199,21 +196,21 @@ class Auditor:
         for file in files:
             yield file, sums.get(file.last, {})
 
-    def _tally(
+    def _row_digest(
         self, file: Listed, format_: str, sums: dict[str, Any], reader: Reader, recorded: Mapping[int, RowDigest]
     ) -> RowDigest:
         if format_ in digesting.COUNTED:
             return RowDigest(int(sums.get(digests.ROWS) or 0))
         if format_ in digesting.TYPED:
-            return digests.tally(sums)
+            return digests.row_digest(sums)
         body = sums if file.is_piece else reader.without_headers(sums)
-        tally = digests.tally({digests.LINES: 0, **body})
+        digest = digests.row_digest({digests.LINES: 0, **body})
         wanted = recorded.get(file.epoch)
         if wanted is None or wanted.digest is not None:
-            return tally
+            return digest
         # Without a digest only lines can be counted, and of CSV and text a row may have several.
-        header = 1 if self.has_header and format_ == "csv" and not file.is_piece and tally.rows else 0
-        return RowDigest(tally.rows - header)
+        header = 1 if self.has_header and format_ == "csv" and not file.is_piece and digest.rows else 0
+        return RowDigest(digest.rows - header)
 
     def _without_guesses(
         self, recorded: Mapping[int, RowDigest], epochs: dict[int, RowDigest], whole: RowDigest | None
@@ -232,14 +229,14 @@ class Auditor:
 
 
 def _by_epoch(
-    recorded: Mapping[int, RowDigest], listed: Sequence[Listed], tallies: Mapping[str, RowDigest]
+    recorded: Mapping[int, RowDigest], listed: Sequence[Listed], row_digests: Mapping[str, RowDigest]
 ) -> dict[int, RowDigest]:
     """What is there of each epoch all of whose files were read."""
-    unread = {file.epoch for file in listed if file.name not in tallies}
+    unread = {file.epoch for file in listed if file.name not in row_digests}
     found = {epoch: RowDigest() for epoch in recorded if epoch not in unread}
     for file in listed:
         if file.epoch in found:
-            found[file.epoch] += tallies[file.name]
+            found[file.epoch] += row_digests[file.name]
     return found
 
 

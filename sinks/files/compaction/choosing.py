@@ -1,8 +1,7 @@
-"""Which published files become one. No I/O of its own: what it must know of the disk it asks for.
+"""Chooses which published files are joined. No I/O of its own: callers pass functions that read the disk.
 
 Files of one lineage, bucket and ending are taken in the order of epochs. A file that is large enough already, that is
-missing, or that does not fit to the one before it ends a run; so what is read in the order of the list stays in the
-order of epochs.
+missing, or that does not match the one before it ends a run. So the files of the list stay in the order of epochs.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that become one, and what they have in common."""
+    """Files that are joined into one, and what they have in common."""
 
     files: tuple[LiveFile, ...]
     ending: str
@@ -56,12 +55,12 @@ class Unfit(Exception):
 
 @dataclass
 class Choice:
-    """What is joined, and what is not."""
+    """Which files are joined, and which are not."""
 
     groups: list[Group] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)  # listed, and not there or of another length
+    missing: list[str] = field(default_factory=list)  # in the manifest, but missing or of another length
     unfit: list[tuple[str, str]] = field(default_factory=list)  # path and reason
-    other: Counter[str] = field(default_factory=Counter)  # files by ending that nothing joins
+    other: Counter[str] = field(default_factory=Counter)  # number of files by ending, for endings that are not joined
 
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ Key = Callable[[LiveFile, Format], str]  # what files must have in common, or Un
 
 
 def live_files(entries: Iterable[PublishedEpoch]) -> list[LiveFile]:
-    """What the epochs list, in their order."""
+    """The files of some epochs, in the order of epochs."""
     ordered = sorted(entries, key=lambda e: (e.lineage, e.epoch, e.roll > 0, e.generation, e.roll))
     return [LiveFile(path, length, e.lineage, e.entry, e.epoch) for e in ordered for path, length in e.files]
 
@@ -96,7 +95,7 @@ def choose(live: Sequence[LiveFile], max_bytes: int, lengths: Lengths, key: Key)
 
 
 def _runs(items: Iterable[tuple[T, bool]]) -> Iterator[list[T]]:
-    """Neighbours that fit, two or more."""
+    """Runs of two or more neighbours that fit."""
     run: list[T] = []
     for item, fits in items:
         if fits:
@@ -127,7 +126,7 @@ def _key(file: LiveFile, format_: Format, key: Key, choice: Choice) -> str | Non
 def _groups(
     run: Iterable[tuple[LiveFile, str | None]], ending: str, format_: Format, max_bytes: int
 ) -> Iterator[Group]:
-    """Fill one file after the other; what has another key begins a new one."""
+    """Groups of at most `max_bytes`; a file with another key begins a new one."""
     current: list[LiveFile] = []
     common = ""
     for file, key in run:

@@ -1,7 +1,7 @@
-"""What must be equal in Parquet, ORC and Avro files that become one, read from their footers by Spark's JVM.
+"""Reads what Parquet, ORC and Avro files must have in common to be joined, from their footers, in Spark's JVM.
 
-A joined file is held to the same: if Spark would write it with another schema than its sources have, some reader would
-see other values, and it is not published.
+A joined file must have it too: if Spark wrote it with another schema than its sources, some reader would see other
+values, so it is not published.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
-# What these packages throw is about the content of a file; a file system's faults are about reaching it.
+# Exceptions of these packages are about the content of a file, others about access to it.
 _OF_CONTENT = ("org.apache.parquet.", "org.apache.orc.", "org.apache.avro.", "java.lang.")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What files must have in common, and how many rows one has, if its footer tells."""
+class FooterFacts:
+    """What files must have in common, and how many rows a file has, if its footer records it."""
 
     key: str
     rows: int | None = None
@@ -46,8 +46,8 @@ class Inspector:
         self._avro = jvm.org.apache.avro.file.DataFileStream
         self._generic = jvm.org.apache.avro.generic.GenericDatumReader
 
-    def facts(self, format_: str, path: str) -> Facts:
-        """Of one file; Unfit if it is not what its name says, or encrypted."""
+    def facts(self, format_: str, path: str) -> FooterFacts:
+        """The facts of one file; Unfit if it has another format than its name says, or is encrypted."""
         read = {"parquet": self._of_parquet, "orc": self._of_orc, "avro": self._of_avro}[format_]
         try:
             return read(self._path(spark_path(path)))
@@ -60,21 +60,21 @@ class Inspector:
     def _stream(self, path: Any) -> Any:
         return self._avro(path.getFileSystem(self._conf).open(path), self._generic())
 
-    def _of_parquet(self, path: Any) -> Facts:
+    def _of_parquet(self, path: Any) -> FooterFacts:
         reader = self._parquet.open(self._input.fromPath(path, self._conf))
         try:
             found = reader.getFileMetaData()
             if str(found.getEncryptionType()) != "UNENCRYPTED":
                 raise Unfit("encrypted: the joined file would not be")
-            told = str(found.getKeyValueMetaData().get(SPARK_SCHEMA))
-            # Spark reads every column as one that may be null, and writes it so.
+            spark_schema = str(found.getKeyValueMetaData().get(SPARK_SCHEMA))
+            # Spark reads every column as nullable, and writes it so.
             schema = re.sub(r"\brequired\b", "optional", str(found.getSchema().toString()))
-            told = re.sub(r'"(nullable|containsNull|valueContainsNull)":(true|false)', "", told)
-            return Facts(f"{schema}\n{told}", int(reader.getRecordCount()))
+            spark_schema = re.sub(r'"(nullable|containsNull|valueContainsNull)":(true|false)', "", spark_schema)
+            return FooterFacts(f"{schema}\n{spark_schema}", int(reader.getRecordCount()))
         finally:
             reader.close()
 
-    def _of_orc(self, path: Any) -> Facts:
+    def _of_orc(self, path: Any) -> FooterFacts:
         reader = self._orc.createReader(path, self._orc.readerOptions(self._conf))
         try:
             if len(reader.getColumnEncryptionKeys()):
@@ -82,7 +82,7 @@ class Inspector:
             types = str(reader.getTypes().toString())
             # Its timestamps are local times of the zone in which the writer ran.
             zones = self._zones(reader) if "TIMESTAMP" in types else []
-            return Facts("\n".join([types, *zones]), int(reader.getNumberOfRows()))
+            return FooterFacts("\n".join([types, *zones]), int(reader.getNumberOfRows()))
         finally:
             reader.close()
 
@@ -93,11 +93,11 @@ class Inspector:
         finally:
             rows.close()
 
-    def _of_avro(self, path: Any) -> Facts:
+    def _of_avro(self, path: Any) -> FooterFacts:
         stream = self._stream(path)
         try:
-            # The schema, the codec, and what Spark notes of the calendar that dates were written in.
-            told = {str(key): bytes(stream.getMeta(key)) for key in stream.getMetaKeys()}
-            return Facts("\n".join(f"{key} {told[key].decode('latin-1')}" for key in sorted(told)))
+            # The schema, the codec, and Spark's note of the calendar in which dates were written.
+            head = {str(key): bytes(stream.getMeta(key)) for key in stream.getMetaKeys()}
+            return FooterFacts("\n".join(f"{key} {head[key].decode('latin-1')}" for key in sorted(head)))
         finally:
             stream.close()

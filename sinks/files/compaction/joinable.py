@@ -1,6 +1,6 @@
-"""What the ending of a published file says: its format, its codec, and so how files of it become one.
+"""The format and codec of a published file, by its ending; they say how such files are joined.
 
-This is the list of all that compaction joins. Other endings are left alone.
+This is the list of all formats that compaction joins. Files with other endings are left alone.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BY_BYTES = {".json": "json", ".csv": "csv", ".txt": "text"}
-STREAMS = {"": None, ".gz": "gzip", ".bz2": "bzip2"}  # what is one stream after another is a stream
-# By what Spark's writer calls the codec.
+STREAMS = {"": None, ".gz": "gzip", ".bz2": "bzip2"}  # codecs whose streams can be concatenated
+# The value is the name of the codec in Spark's writer.
 MERGED = {
     "parquet": {
         "": "none",
@@ -34,7 +34,7 @@ class Format:
 
 
 def format_of(ending: str) -> Format | None:
-    """What files of an ending are; None if they are left alone.
+    """The format of files with an ending; None if they are left alone.
 
     >>> format_of(".json.gz"), format_of(".snappy.parquet")
     (Format(name='json', codec='gzip'), Format(name='parquet', codec='snappy'))

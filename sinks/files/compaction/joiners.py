@@ -1,4 +1,4 @@
-"""How files of each format become one, in the staging folder of a compaction; the files themselves are only read."""
+"""Joins files of each format, in the staging folder of a compaction. The files themselves are only read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from epochal.sinks.files.compaction.choosing import Group, LiveFile, Unfit
-from epochal.sinks.files.compaction.inspecting import Facts, Inspector
+from epochal.sinks.files.compaction.inspecting import FooterFacts, Inspector
 from epochal.sinks.files.compaction.joinable import BY_BLOCKS, BY_BYTES, Format
 from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.layout import Layout, ending_of
@@ -21,9 +21,9 @@ from epochal.txn.files import Entry, join
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-HEAD = 1 << 16  # a header of CSV is not longer
-MARKS = (b"\xff\xfe", b"\xfe\xff")  # what a file in UTF-16 or UTF-32 begins with
-# Spark writes timestamps as its settings say, which are not those of the stream: go by what the files have.
+HEAD = 1 << 16  # bytes; the longest header of CSV
+MARKS = (b"\xff\xfe", b"\xfe\xff")  # the first bytes of a file in UTF-16 or UTF-32
+# The type of timestamps depends on a setting, which may differ from the stream's: it is taken from the files.
 TIMESTAMPS = {
     " int96 ": "INT96",
     "(TIMESTAMP(MICROS,true))": "TIMESTAMP_MICROS",
@@ -32,7 +32,7 @@ TIMESTAMPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedJoin:
     """A joined file: its name in the staging folder, and its length."""
 
     name: str
@@ -45,22 +45,22 @@ class Joiners:
 
     files: SinkFiles
     layout: Layout
-    header: bool | None  # whether CSV files have one; None if nobody has said
+    header: bool | None  # whether CSV files have one; None if the user has not said so
     _headers: dict[tuple[str, str, str], tuple[str, bytes]] = field(default_factory=dict)
-    _facts: dict[str, Facts] = field(default_factory=dict)
+    _footers: dict[str, FooterFacts] = field(default_factory=dict)
     _inspector: Inspector | None = None
 
     def key(self, file: LiveFile, format_: Format) -> str:
         """What a file must have in common with those it is joined to; Unfit if it cannot be joined."""
         if format_.name in BY_BYTES.values():
             return self._key_of_bytes(file, format_)
-        if file.path not in self._facts:
-            self._facts[file.path] = self._inspect().facts(format_.name, self._path(file))
-        return self._facts[file.path].key
+        if file.path not in self._footers:
+            self._footers[file.path] = self._inspect().facts(format_.name, self._path(file))
+        return self._footers[file.path].key
 
-    def join(self, groups: Sequence[Group], folder: str) -> list[Staged | Unfit]:
-        """One file for each group, durable, or why there is none."""
-        made: dict[int, Staged | Unfit] = {}
+    def join(self, groups: Sequence[Group], folder: str) -> list[StagedJoin | Unfit]:
+        """One durable file for each group, or the reason why there is none."""
+        made: dict[int, StagedJoin | Unfit] = {}
         to_merge: list[int] = []
         for number, group in enumerate(groups):
             if group.format.name in BY_BYTES.values():
@@ -101,28 +101,28 @@ class Joiners:
             )
         return known
 
-    def _join_bytes(self, group: Group, folder: str, name: str) -> Staged:
+    def _join_bytes(self, group: Group, folder: str, name: str) -> StagedJoin:
         skip = len(group.key.encode("latin-1"))
         path, expected = join(folder, name), group.bytes - skip * (len(group.files) - 1)
         failpoints.hit("before-compact-stage")
-        # Copied, also on HDFS: joined in place, the old files would be gone before readers know the new one.
+        # Copied, also on HDFS: joining in place would remove the old files before readers list the new one.
         self.files.join_copies(path, [self._path(file) for file in group.files], skip=skip)
         failpoints.hit("after-compact-stage")
         if (found := self.files.length(path)) != expected:
-            raise OSError(f"{path}: joined to {found} bytes instead of {expected}: files were changed meanwhile")
-        return Staged(name, expected)
+            raise OSError(f"{path}: has {found} bytes after joining instead of {expected}: files changed meanwhile")
+        return StagedJoin(name, expected)
 
-    def _join_blocks(self, group: Group, folder: str, name: str) -> Staged:
-        """Avro's blocks go from file to file as they are, under the same schema and codec."""
+    def _join_blocks(self, group: Group, folder: str, name: str) -> StagedJoin:
+        """Copy Avro's blocks unchanged, under the same schema and codec."""
         failpoints.hit("before-compact-stage")
         sources = [spark_path(self._path(file)) for file in group.files]
         avro.Joiner(self._session()).join(spark_path(join(folder, name)), sources)
         failpoints.hit("after-compact-stage")
         return self._synced(folder, name)
 
-    def _merge(self, groups: Sequence[Group], folder: str, name: str) -> list[Staged | Unfit]:
+    def _merge(self, groups: Sequence[Group], folder: str, name: str) -> list[StagedJoin | Unfit]:
         format_, schema = groups[0].format, groups[0].key
-        spark = self._session().newSession()  # whose settings nobody else has
+        spark = self._session().newSession()  # its settings are set below
         for sign, setting in TIMESTAMPS.items():
             if format_.name == "parquet" and sign in schema:
                 spark.conf.set("spark.sql.parquet.outputTimestampType", setting)
@@ -135,16 +135,12 @@ class Joiners:
         failpoints.hit("before-compact-stage")
         joining.merge(spark, format_.name, paths, writer, join(folder, name), published=True)
         failpoints.hit("after-compact-stage")
-        found: dict[int, list[Entry]] = {}
-        for entry in self.files.walk(join(folder, name)):
-            place, _, file = entry.name.partition("/")
-            if place.startswith(joining.GROUP) and not file.startswith(("_", ".")):
-                found.setdefault(int(place.partition("=")[2]), []).append(entry)
+        found = joining.merged_files(self.files, join(folder, name))
         return [self._checked(group, folder, name, found.get(n, [])) for n, group in enumerate(groups)]
 
-    def _checked(self, group: Group, folder: str, name: str, found: list[Entry]) -> Staged | Unfit:
-        """What Spark wrote, if it has the rows and the schema of its sources."""
-        expected = sum(self._facts[file.path].rows or 0 for file in group.files)
+    def _checked(self, group: Group, folder: str, name: str, found: list[Entry]) -> StagedJoin | Unfit:
+        """The file that Spark wrote, if it has the rows and the schema of its sources."""
+        expected = sum(self._footers[file.path].rows or 0 for file in group.files)
         if len(found) != 1:
             return Unfit(f"Spark made {len(found)} files of {len(group.files)} instead of one")
         staged = f"{name}/{found[0].name}"
@@ -152,12 +148,12 @@ class Joiners:
         if facts.rows != expected:
             return Unfit(f"{expected} rows were merged to {facts.rows}")
         if facts.key != group.key:
-            return Unfit("merged by Spark they would have another schema; its settings here are not the stream's")
+            return Unfit("Spark merges them to a file with another schema: its settings here are not the stream's")
         return self._synced(folder, staged)
 
-    def _synced(self, folder: str, name: str) -> Staged:
+    def _synced(self, folder: str, name: str) -> StagedJoin:
         self.files.sync_all([join(folder, name)], within=self.layout.target)
-        return Staged(name, self.files.length(join(folder, name)) or 0)
+        return StagedJoin(name, self.files.length(join(folder, name)) or 0)
 
     def _inspect(self) -> Inspector:
         if self._inspector is None:
@@ -177,7 +173,7 @@ class Joiners:
 
 
 def _jobs(groups: Sequence[Group], numbers: Sequence[int]) -> list[list[int]]:
-    """Groups that one job of Spark's can merge: of one schema, and with no name twice."""
+    """Groups that one Spark job can merge: they have one schema, and no file name occurs twice."""
     jobs: list[tuple[tuple[str, str], set[str], list[int]]] = []
     for number in numbers:
         kind, names = (groups[number].ending, groups[number].key), {file.name for file in groups[number].files}

@@ -1,4 +1,4 @@
-"""Which files a target's manifest lists after the compactions that are done."""
+"""The files that a target's manifest lists, after all compactions that are done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from epochal.sinks.files import manifest
 from epochal.sinks.files.compaction import records
-from epochal.sinks.files.compaction.records import Done
+from epochal.sinks.files.compaction.records import CompactionDone
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.txn.errors import JournalCorrupt
@@ -15,14 +15,14 @@ from epochal.txn.files import Files
 
 
 def published(files: Files, target: str) -> list[PublishedEpoch]:
-    """Every whole epoch of a target, by lineage and epoch, with the files that hold its rows now."""
-    # Compactions before manifests: what is done by then has joined files of epochs that are all listed afterwards.
+    """Every published epoch of a target, by lineage and epoch, with the files that hold its rows now."""
+    # Compactions are read before manifests: the epochs whose files they joined are then all in the manifests.
     done = records.read(files, Layout(target)).done
     return after(list(manifest.published(files, target)), done)
 
 
-def after(entries: Sequence[PublishedEpoch], done: Iterable[Done]) -> list[PublishedEpoch]:
-    """The epochs with each joined file where the last one stood whose place it took."""
+def after(entries: Sequence[PublishedEpoch], done: Iterable[CompactionDone]) -> list[PublishedEpoch]:
+    """The epochs, each joined file listed in place of the last file that it replaced."""
     listed = {(entry.lineage, entry.entry): list(entry.files) for entry in entries}
     holders = {path: key for key, files in listed.items() for path, _ in files}
     for compaction in done:

@@ -1,4 +1,4 @@
-"""The records of compactions: small files of canonical JSON, made once and never changed.
+"""The records of compactions: small files of canonical JSON, written once and never changed.
 
 =============================  ====================================================================
 name                           record
@@ -30,7 +30,7 @@ _NAME = re.compile(r"(\d{12})\.(plan|done|removed)\.json", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One new file, and those whose place it takes. Paths are relative to the target."""
+    """One new file, and the files that it replaces. Paths are relative to the target."""
 
     lineage: str
     entry: str  # the manifest that lists it: that of the last file replaced
@@ -41,7 +41,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What a compaction will do."""
 
     number: int
@@ -52,20 +52,20 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a compaction did, which is what its plan says, or nothing."""
+class CompactionDone:
+    """What a compaction did: all of its plan, or nothing if it was given up."""
 
     number: int
     files: tuple[Joined, ...]
-    at: float  # the wall clock of who made it
+    at: float  # the wall clock of the process that created it
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CompactionHistory:
     """All compactions of a target at one time."""
 
     last: int  # the newest plan, 0 if there is none
-    done: tuple[Done, ...]  # 1, 2, ... without a gap
+    done: tuple[CompactionDone, ...]  # 1, 2, ... without a gap
     removed: frozenset[int]
 
     @property
@@ -78,8 +78,8 @@ def path_of(layout: Layout, number: int, kind: str) -> str:
     return join(layout.compactions, f"{number:012d}.{kind}.json")
 
 
-def read(files: Files, layout: Layout) -> Known:
-    """What is recorded. A listing may lag behind, so it is asked for the highest number only."""
+def read(files: Files, layout: Layout) -> CompactionHistory:
+    """All recorded compactions. A listing may be out of date, so only the highest number is taken from it."""
     numbers: dict[str, set[int]] = {PLAN: set(), DONE: set(), REMOVED: set()}
     for name in files.names(layout.compactions):
         if name.startswith(TEMPORARY):
@@ -90,40 +90,42 @@ def read(files: Files, layout: Layout) -> Known:
         numbers[found[2]].add(int(found[1]))
     last = max(set().union(*numbers.values()), default=0)
     is_done = last in numbers[DONE] or last in numbers[REMOVED]
-    # Before a plan there is always the done of the one before it.
+    # A plan is created only after the done of the one before it.
     done = tuple(read_done(files, layout, number) for number in range(1, last + is_done))
-    return Known(last, done, frozenset(numbers[REMOVED]))
+    return CompactionHistory(last, done, frozenset(numbers[REMOVED]))
 
 
-def read_plan(files: Files, layout: Layout, number: int) -> Plan:
+def read_plan(files: Files, layout: Layout, number: int) -> CompactionPlan:
     """A plan, which must be there."""
     inner, path = _read(files, layout, number, PLAN)
     try:
-        return Plan(number, _folder(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"]))
+        return CompactionPlan(
+            number, _folder(inner["staging"]), _number(inner["grace"]), _joined(inner), _number(inner["at"])
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unknown(path) from None
 
 
-def read_done(files: Files, layout: Layout, number: int) -> Done:
+def read_done(files: Files, layout: Layout, number: int) -> CompactionDone:
     """A done, which must be there."""
     inner, path = _read(files, layout, number, DONE)
     try:
-        return Done(number, _joined(inner), _number(inner["at"]))
+        return CompactionDone(number, _joined(inner), _number(inner["at"]))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _unknown(path) from None
 
 
-def create(files: Files, layout: Layout, record: Plan | Done) -> bool:
-    """Write a plan or a done; False if another was first."""
-    told: dict[str, Json] = {"at": record.at, "files": [_to_json(joined) for joined in record.files]}
-    if isinstance(record, Plan):
-        told |= {"staging": record.staging, "grace": record.grace}
-    kind = PLAN if isinstance(record, Plan) else DONE
-    return files.create(path_of(layout, record.number, kind), codec.to_bytes({**_head(record.number, kind), **told}))
+def create(files: Files, layout: Layout, record: CompactionPlan | CompactionDone) -> bool:
+    """Write a plan or a done; False if another process was first."""
+    body: dict[str, Json] = {"at": record.at, "files": [_to_json(joined) for joined in record.files]}
+    if isinstance(record, CompactionPlan):
+        body |= {"staging": record.staging, "grace": record.grace}
+    kind = PLAN if isinstance(record, CompactionPlan) else DONE
+    return files.create(path_of(layout, record.number, kind), codec.to_bytes({**_head(record.number, kind), **body}))
 
 
 def create_removed(files: Files, layout: Layout, number: int) -> None:
-    """Write that nothing of a compaction is left to do."""
+    """Record that the replaced files of a compaction are removed."""
     files.create(path_of(layout, number, REMOVED), codec.to_bytes(_head(number, REMOVED)))
 
 
@@ -169,7 +171,7 @@ def _joined(inner: dict[str, Any]) -> tuple[Joined, ...]:
 
 
 def _below(value: object) -> str:
-    """A path that stays below the target, and out of `_epochal`: records say what is removed."""
+    """A path below the target and not in `_epochal`: files are removed by these paths."""
     try:
         return visible(_text(value))
     except JournalCorrupt:
@@ -177,7 +179,7 @@ def _below(value: object) -> str:
 
 
 def _folder(value: object) -> str:
-    """The name of a folder in `Layout.compacting`, which is removed in the end."""
+    """The name of a folder in `Layout.compacting`, which is removed later."""
     if "/" in _below(value):
         raise ValueError(value)
     return _text(value)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from epochal.sinks.files.formats import avro
 from epochal.sinks.spark import write_counts
 from epochal.sinks.spark.sessions import for_many_files, set_for
+from epochal.sinks.spark.values import quoted
 from epochal.sinks.spark.write_counts import WriteCounts
 from epochal.sinks.storage.paths import spark_path
-from epochal.txn.files import Files, join
+from epochal.txn.files import Entry, Files, join
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
@@ -107,13 +108,25 @@ def _merge(
     located = frame.withColumn("_epochal_piece", _name_column(frame) if published else _tail_column(frame))
     tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
     whole = (
-        located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
+        located.join(f.broadcast(known), "_epochal_piece")
+        .select(*map(quoted, columns), GROUP)
+        .repartition(tasks, GROUP)
     )
     place = spark_path(folder)
     return write_counts.counted(spark, place, lambda: writer(whole).partitionBy(GROUP).save(place))
 
 
-def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
+def merged_files(files: Files, folder: str) -> dict[int, list[Entry]]:
+    """The files that `merge` wrote to a folder, by the number of their group."""
+    found: dict[int, list[Entry]] = {}
+    for entry in files.walk(folder):
+        group, _, name = entry.name.partition("/")
+        if group.startswith(GROUP) and not name.startswith(("_", ".")):
+            found.setdefault(int(group.partition("=")[2]), []).append(entry)
+    return found
+
+
+def row_counts(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
     """How many rows each file has; in text formats, lines."""
     from pyspark.sql import types as t
 
@@ -153,9 +166,3 @@ def _tail_column(frame: DataFrame) -> Column:
     from pyspark.sql import functions as f
 
     return f.regexp_extract(_path_column(frame), "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+(?:-[0-9a-z]+)?/.*)$", 1)
-
-
-def _quoted(names: Sequence[str]) -> list[str]:
-    from epochal.sinks.spark.values import quoted
-
-    return [quoted(name) for name in names]

@@ -105,7 +105,7 @@ class RollPlan:
     open: tuple[Piece, ...]
 
 
-def plan(
+def roll_plan(
     pieces: Iterable[Piece],
     policy: Rolling | None,
     clock: float,

@@ -1,4 +1,4 @@
-"""Would Spark write a frame with these options? Asked of Spark's own code, before anything is written."""
+"""Checks by Spark's own code whether it can write a frame with these options, before anything is written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRITERS = {
 
 
 def faults(frame: DataFrame, options: FileOptions) -> list[str]:
-    """What keeps the frame from being written, from its columns alone."""
+    """What keeps the frame from being written, as far as its columns show."""
     from pyspark.errors import PySparkException
 
     found = []
@@ -45,13 +45,13 @@ def faults(frame: DataFrame, options: FileOptions) -> list[str]:
     if options.drops_bucket_columns:
         written = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
     if not written.columns:
-        return [*found, f"Spark cannot write this frame as {options.format}: no column is left but those of buckets"]
-    told = _complaint(written, options)
-    return found if told is None else [*found, told]
+        return [*found, f"Spark cannot write this frame as {options.format}: it has only bucket columns"]
+    complaint = _complaint(written, options)
+    return found if complaint is None else [*found, complaint]
 
 
 def _complaint(frame: DataFrame, options: FileOptions) -> str | None:
-    """What Spark's writer has against the columns, or against its options."""
+    """Why Spark's writer rejects the columns or its options; None if it does not."""
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
     given = {**options.writer_options, **({"compression": options.compression} if options.compression else {})}
@@ -62,19 +62,19 @@ def _complaint(frame: DataFrame, options: FileOptions) -> str | None:
     except IllegalArgumentException as fault:
         return f"Spark's writer says: {_brief(fault)}"
     except Py4JJavaError as fault:
-        kind, told = avro.complaint(fault) or ("", "")
-        if not told:
+        kind, reason = avro.complaint(fault) or ("", "")
+        if not reason:
             raise
-        said = "Spark's writer says" if kind == avro.BAD_OPTION else "Spark cannot write this frame as avro"
-        return f"{said}: {told}"
+        start = "Spark's writer says" if kind == avro.BAD_OPTION else "Spark cannot write this frame as avro"
+        return f"{start}: {reason}"
     except Py4JError as fault:
-        # A Spark that has these steps elsewhere. The first epoch will tell.
-        log.debug("the frame was not checked: %s", fault)
+        # Another version of Spark, with other internals. Then the first epoch shows whether it can write the frame.
+        log.debug("frame not checked", extra={"error": str(fault)})
     return None
 
 
 def _prepare(frame: DataFrame, format_: str, given: dict[str, str]) -> None:
-    """What Spark does before a job that writes: look at the columns and the options."""
+    """The steps that Spark takes before a job that writes: it checks the columns and the options."""
     spark = frame.sparkSession
     jvm: Any = spark._jvm
     writer = _named(jvm, WRITERS[format_])()
@@ -94,5 +94,5 @@ def _named(jvm: Any, name: str) -> Any:
 
 
 def _brief(fault: Exception) -> str:
-    """The first line: behind it Spark shows its plan."""
+    """The first line; Spark's plan comes after it."""
     return str(fault).partition("\n")[0].rstrip(". ")

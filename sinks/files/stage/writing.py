@@ -1,4 +1,4 @@
-"""The first phase: Spark's own writer puts the epoch's files where no reader looks, and they are measured."""
+"""The first phase: Spark's own writer writes the epoch's files where no reader looks, and they are checked."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("epochal")
 
-LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several, and a policy counts lines of these
-FEW = 100  # footers that the driver reads itself rather than start a job
+LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several lines, and a rolling policy counts lines of these
+FEW = 100  # footers that the driver reads itself; for more it starts a job
 SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What Spark has written for one attempt, and what was learnt of it."""
+class WrittenFiles:
+    """The files that Spark has written for one attempt."""
 
-    files: Sequence[tuple[str, Entry]]  # each with the folder of its bucket below the target; none without rows
+    files: Sequence[tuple[str, Entry]]  # each with its bucket's folder below the target; none if there are no rows
     rows: int
     counts: Sequence[int] | None  # the rows of each file, if their footers were read
     shape: str  # of all the files; empty where nothing is joined
     digest: str | None
-    header: str | None  # the line that the files begin with, where an audit has to take it out
+    header: str | None  # the first line of the files, if an audit must not count it
 
 
-class Writing:
+class Stager:
     """Stages the rows of epochs of one target.
 
-    `write` keeps to the attempt's folder, and returns when the files are there, as many and as long as Spark says that
-    it wrote, and synced; else it raises. `headers` (what a joined file begins with) and `schemas` are
-    by shape: those of all that was written so far.
+    `write` writes only to the attempt's folder. It returns once the files are there and synced, with the number and
+    the lengths that Spark reported; else it raises. `headers` (the first bytes of a joined file) and `schemas` are by
+    shape, for all that was written so far.
     """
 
     def __init__(self, options: FileOptions, files: SinkFiles, layout: Layout) -> None:
@@ -63,17 +63,17 @@ class Writing:
         self.schemas: dict[str, StructType] = {}
         self._audit_headers: dict[str, str] = {}  # by schema
 
-    def write(self, attempt: Attempt, rows: DataFrame) -> Written:
-        """Let Spark write the staged files, and see that they are there."""
+    def write(self, attempt: Attempt, rows: DataFrame) -> WrittenFiles:
+        """Let Spark write the staged files, and check that they are there."""
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         failpoints.hit("before-write")
-        wrote, tally, shape, header = self._save(rows, folder)
+        wrote, summed, shape, header = self._save(rows, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
         if wrote.rows == 0:
             found = []  # Spark writes a file for an empty frame too
-        whole = wrote.fits(entry.length for _, entry in found) and (tally is None or tally.rows == wrote.rows)
+        whole = wrote.fits(entry.length for _, entry in found) and (summed is None or summed.rows == wrote.rows)
         counts = self._read_footers(rows.sparkSession, folder, found) if whole else None
         if not whole or (counts is not None and sum(counts) != wrote.rows):
             raise Refused(
@@ -82,11 +82,11 @@ class Writing:
                 "epoch was published"
             )
         self._files.sync_all([join(folder, entry.name) for _, entry in found], within=self._layout.target)
-        digest = tally.digest if tally is not None else None
-        return Written(found, wrote.rows, counts, shape, digest, header)
+        digest = summed.digest if summed is not None else None
+        return WrittenFiles(found, wrote.rows, counts, shape, digest, header)
 
-    def pieces(self, spark: SparkSession, attempt: Attempt, written: Written, clock: float) -> list[Piece]:
-        """What was written as pieces of parts, with their rows where the rolling policy or a check asks for them."""
+    def pieces(self, spark: SparkSession, attempt: Attempt, written: WrittenFiles, clock: float) -> list[Piece]:
+        """The written files as pieces of parts, with row counts if the rolling policy or a check needs them."""
         folder = join(self._layout.attempt(attempt), DATA)
         paths = [join(folder, entry.name) for _, entry in written.files]
         counts: Sequence[int | None] = [None] * len(paths)
@@ -104,21 +104,21 @@ class Writing:
         ]
 
     def _rows_by_footers(self, spark: SparkSession, paths: Sequence[str]) -> list[int]:
-        """The rows of each file, else by a job of Spark's, which reads the files."""
+        """The rows of each file, from footers if the driver can read them, else by a Spark job."""
         format_ = self._options.format
         if format_ in columnar.FORMATS and len(paths) <= FEW:
             try:
                 return columnar.Columnar(spark).rows(format_, paths)
-            except OSError as fault:  # an encrypted footer, to which Spark has the key
-                log.debug("rows are counted by a job: %s", fault)
-        return joining.rows_of(spark, format_, paths)
+            except OSError as fault:  # the footer is encrypted, and Spark has the key
+                log.debug("rows counted by a job", extra={"error": str(fault)})
+        return joining.row_counts(spark, format_, paths)
 
     def writer(self, frame: DataFrame, format_: str) -> DataFrameWriter:
-        """Spark's writer with this sink's options; for pieces and for what they are merged into."""
+        """Spark's writer with this sink's options, for pieces and for merged parts."""
         writer = (
             frame.write.format(joining.source_of(format_)).mode("overwrite").options(**self._options.writer_options)
         )
-        writer = writer.option(SUCCESS_FILES, "false")  # nobody looks for them here
+        writer = writer.option(SUCCESS_FILES, "false")  # no reader looks here
         if self._options.compression:
             writer = writer.option("compression", self._options.compression)
         if self._options.rolling is not None and format_ == "csv":
@@ -126,9 +126,7 @@ class Writing:
         return writer
 
     def _save(self, rows: DataFrame, folder: str) -> tuple[WriteCounts, RowDigest | None, str, str | None]:
-        """Let Spark write; what it says of it, the digest if there is to be one, the shape of what was written, and
-        the header that an audit will ask for.
-        """
+        """Let Spark write; its counts, the digest if the option is set, the shape, and the header for audits."""
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql import Observation
 
@@ -156,34 +154,34 @@ class Writing:
         except IllegalArgumentException as fault:
             raise OptionError(repr(options), [f"Spark's writer says: {fault.getMessage()}"]) from fault
         except Py4JError as fault:
-            kind, told = avro.complaint(fault) or ("", "")
+            kind, reason = avro.complaint(fault) or ("", "")
             if kind == avro.BAD_OPTION:
-                raise OptionError(repr(options), [f"Spark's writer says: {told}"]) from fault
-            if told:
-                raise self._bad_rows(told) from fault
+                raise OptionError(repr(options), [f"Spark's writer says: {reason}"]) from fault
+            if reason:
+                raise self._bad_rows(reason) from fault
             raise
-        return wrote, None if counter is None else digests.tally(counter.get), shape, header
+        return wrote, None if counter is None else digests.row_digest(counter.get), shape, header
 
-    def _bad_rows(self, told: str) -> BadRows:
+    def _bad_rows(self, reason: str) -> BadRows:
         return BadRows(
-            f"sink {self._options.name!r}: Spark cannot write this frame as {self._options.format}: {told}. Nothing of "
-            "the epoch was written"
+            f"sink {self._options.name!r}: Spark cannot write this frame as {self._options.format}: {reason}. Nothing "
+            "of the epoch was written"
         )
 
     def _shape(self, frame: DataFrame, folder: str) -> str:
-        """What the files look like inside; and, for CSV, what a part begins with."""
+        """The shape of the files. For CSV it also records the header of a part."""
         if self._options.rolling is None:
             return ""
         facts = {**self._options.writer_options, "compression": self._options.compression or ""}
         shape = joining.shape_of(frame, self._options.format, facts)
         self.schemas[shape] = frame.schema
         if self._options.has_header and shape not in self.headers:
-            beside = f"{folder}-header"
-            self.headers[shape] = joining.header_of(frame, lambda f: self.writer(f, "csv"), self._files, beside)
+            scratch = f"{folder}-header"
+            self.headers[shape] = joining.header_of(frame, lambda f: self.writer(f, "csv"), self._files, scratch)
         return shape
 
     def _header(self, frame: DataFrame, folder: str) -> str | None:
-        """The line that CSV files begin with, as far as an audit has to take it out."""
+        """The first line of CSV files, if an audit must not count it."""
         if not self._options.has_header:
             return None
         known = frame.schema.json()
@@ -195,12 +193,12 @@ class Writing:
         return self._audit_headers[known]
 
     def _read_footers(self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]]) -> list[int] | None:
-        """The rows of each file, where pieces of parts want them and they are read in no time."""
+        """The rows of each file, if they are pieces of parts and reading their footers is cheap."""
         if self._options.rolling is None or not found or not is_local(folder):
             return None
         if self._options.format != "parquet" or self._options.encrypts:
             return None
-        return footers.rows_of(spark, [join(folder, entry.name) for _, entry in found])
+        return footers.row_counts(spark, [join(folder, entry.name) for _, entry in found])
 
     def _found(self, staged: Iterable[Entry]) -> list[tuple[str, Entry]]:
         """Each file that Spark's writer committed, with the folder of its bucket below the target."""

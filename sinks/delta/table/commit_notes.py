@@ -1,6 +1,6 @@
-"""What each of our commits says about itself in the table's history.
+"""The note in each of our commits: which epoch it is, and of which stream.
 
-It stands in ``userMetadata`` of the commit, as JSON, and so in DESCRIBE HISTORY.
+It is in ``userMetadata`` of the commit, as JSON, so DESCRIBE HISTORY shows it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class CommittedEpoch:
     """An epoch in a table: the version that it made, and the digest of its source offsets."""
 
     version: int
@@ -39,13 +39,13 @@ def note(attempt: Attempt, offsets: str) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def landed(commits: Iterable[tuple[int, str | None]]) -> Iterator[Landed]:
+def committed_epochs(commits: Iterable[tuple[int, str | None]]) -> Iterator[CommittedEpoch]:
     """Our epochs among (version, userMetadata) of a table's commits."""
     for version, text in commits:
         try:
             value = json.loads(text or "")
             if value["epochal"] == FORMAT:
-                yield Landed(
+                yield CommittedEpoch(
                     version,
                     str(value["lineage"]),
                     int(value["epoch"]),
@@ -54,4 +54,4 @@ def landed(commits: Iterable[tuple[int, str | None]]) -> Iterator[Landed]:
                     str(value.get("start", "")),
                 )
         except (ValueError, KeyError, TypeError):
-            continue  # somebody else's commit, with userMetadata of its own
+            continue  # a commit of another program, with its own userMetadata

@@ -1,4 +1,4 @@
-"""What a frame becomes in a table: its shape, and until when its rows live. Refused if it does not fit."""
+"""How the rows of a frame are staged for a table, and when they expire. A frame that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from epochal.sinks.cassandra.cluster.limits import day, largest_row, latest_expi
 from epochal.sinks.cassandra.layout import PARTS
 from epochal.sinks.cassandra.options import CassandraOptions
 from epochal.sinks.cassandra.stage import frames
-from epochal.sinks.cassandra.stage.rows import Shape
+from epochal.sinks.cassandra.stage.rows import RowFormat
 from epochal.sinks.cassandra.table import Table, misfits, unfit_totals, unsortable
 from epochal.txn.errors import BadRows, Refused
 
 
 def faults_of(table: Table, schema: Mapping[str, Any], options: CassandraOptions) -> list[str]:
     """What is wrong with a frame's columns."""
-    kept = _kept(schema, options)
-    faults = unfit_totals(table, kept, options) if options.mode == "accumulate" else misfits(table, kept)
+    written = _without_dropped(schema, options)
+    faults = unfit_totals(table, written, options) if options.mode == "accumulate" else misfits(table, written)
     return faults + unsortable(schema, options.order_by)
 
 
-def _kept(schema: Mapping[str, Any], options: CassandraOptions) -> dict[str, Any]:
-    """The columns that are written, or added up."""
+def _without_dropped(schema: Mapping[str, Any], options: CassandraOptions) -> dict[str, Any]:
+    """The schema without the columns of the option `drop`."""
     return {**schema, "fields": [f for f in schema["fields"] if f["name"] not in options.drop]}
 
 
-def shape_of(
+def row_format_for(
     connection: ClusterSession, table: Table, schema: Mapping[str, Any], options: CassandraOptions
-) -> tuple[Shape, int | None]:
-    """The shape of a frame's rows, and when they expire if they bring no time of their own."""
+) -> tuple[RowFormat, int | None]:
+    """The format of a frame's rows, and when rows without a time of their own expire. BadRows if they do not fit."""
     adds = options.mode == "accumulate"
     if faults := faults_of(table, schema, options):
         lines = "".join(f"\n  - {fault}" for fault in faults)
         raise BadRows(
             f"the frame does not fit the table {table.keyspace}.{table.name}:{lines}\nNothing of the epoch was written"
         )
-    # The table's own default would start again with each repeat, so it is sent as a time too.
+    # The table's default TTL would start again with each repeated write, so it is sent as a fixed time too.
     ttl = options.lifetime or (None if adds else table.default_ttl or None)
     staged_at, latest = _times(connection, table) if ttl or options.expires_at is not None else (0, 0)
     expiry = None if ttl is None else staged_at + ttl
@@ -48,10 +48,12 @@ def shape_of(
             "written. Set a shorter ttl"
         )
     names = (
-        [*table.key, *options.total_columns] if adds else [field["name"] for field in _kept(schema, options)["fields"]]
+        [*table.key, *options.total_columns]
+        if adds
+        else [field["name"] for field in _without_dropped(schema, options)["fields"]]
     )
     most = options.tuning.max_row_bytes
-    shape = Shape(
+    row_format = RowFormat(
         kinds={name: table.columns[name] for name in names},
         partition_key=table.partition_key,
         clustering_key=table.clustering_key,
@@ -64,11 +66,11 @@ def shape_of(
         unset=options.nulls == "unset",
         accumulates=adds,
     )
-    return shape, expiry
+    return row_format, expiry
 
 
 def _times(connection: ClusterSession, table: Table) -> tuple[int, int]:
-    """From when rows live, by the server's clock, and until when at most."""
+    """The server's clock, and the latest time at which a row may expire."""
     try:
         now = int(connection.clock()())
     except Exception as fault:

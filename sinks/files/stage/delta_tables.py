@@ -1,4 +1,4 @@
-"""Folders that belong to others, where files of this sink would not be read, or not be left alone."""
+"""Refuses folders of Delta tables, where files of this sink would not be read and might be removed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from epochal.txn.files import Files, join
 DELTA_LOG = "_delta_log"  # in the folder of a Delta table
 
 
-def check_no_table(sink: str, files: Files, layout: Layout) -> None:
-    """Readers of a Delta table see only what its log names, and VACUUM removes what it does not."""
+def check_no_delta_table(sink: str, files: Files, layout: Layout) -> None:
+    """Readers of a Delta table see only files that its log names, and VACUUM removes all others."""
     for folder in layout.folders:
         if files.names(join(folder, DELTA_LOG)):
             where = "is" if folder == layout.target else f"lies inside {folder}, which is"
