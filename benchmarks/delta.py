@@ -29,7 +29,7 @@ from benchmarks.measure import note
 from benchmarks.streams import SHAPES, Stream
 from epochal import DeltaSink, EpochWriter
 from epochal.sinks.delta.handle import NewFile
-from epochal.sinks.delta.native import NativeTable
+from epochal.sinks.delta.table.native import NativeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from benchmarks.disks import CORES, Disk, Sessions
 from benchmarks.measure import note
 from benchmarks.streams import Stream
 from epochal import DeltaSink, EpochWriter, RollingFileSink
-from epochal.sinks.sessions import set_for
+from epochal.sinks.spark.sessions import set_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -42,7 +42,8 @@ from benchmarks.flink.pace import Paced
 from benchmarks.measure import note, timed
 from benchmarks.streams import SCHEMA, Stream
 from epochal import EpochWriter, Rolling, RollingFileSink
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.files.options import Format
+from epochal.sinks.storage.hadoop import resolve
 from epochal.testing import servers
 from epochal.txn.coordinator import Coordinator
 
@@ -67,7 +68,7 @@ class Shape:
     root: str
     epochs: int
     rows: int
-    format: str
+    format: Format
     files: int  # of the source, in an epoch
 
     @property

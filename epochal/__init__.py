@@ -29,9 +29,9 @@ from epochal.txn.errors import (
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
-    from epochal.sinks.cassandra import CassandraSink
+    from epochal.sinks.cassandra import CassandraSink, Connection, Tuning
     from epochal.sinks.delta import DeltaSink
-    from epochal.sinks.delta.history import epoch_version
+    from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
@@ -44,6 +44,7 @@ __all__ = [
     "Bucket",
     "CassandraSink",
     "Complete",
+    "Connection",
     "DataLost",
     "DeltaSink",
     "EpochQuery",
@@ -64,6 +65,7 @@ __all__ = [
     "RollingFileSink",
     "SettlingFailed",
     "TimeBucket",
+    "Tuning",
     "TwoJournals",
     "UnsupportedQuery",
     "__version__",
@@ -77,6 +79,7 @@ __all__ = [
 _HOMES = {
     "Bucket": "epochal.sinks.files",
     "CassandraSink": "epochal.sinks.cassandra",
+    "Connection": "epochal.sinks.cassandra",
     "Complete": "epochal.sinks.files",
     "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
@@ -85,8 +88,9 @@ _HOMES = {
     "Rolling": "epochal.sinks.files",
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
+    "Tuning": "epochal.sinks.cassandra",
     "delta_settings": "epochal.spark_plugins.jars",
-    "epoch_version": "epochal.sinks.delta.history",
+    "epoch_version": "epochal.sinks.delta.reading",
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "session": "epochal.spark_plugins.session",

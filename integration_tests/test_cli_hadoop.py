@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,18 +29,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options"), pytest
 def decide_one_epoch(checkpoint: str, target: DirectoryParticipant) -> None:
     """Leave an epoch that Spark has checkpointed and no sink has shown."""
     files = LocalFiles(sync=False)
-    coordinator: Coordinator[list[Json]] = Coordinator(
+    coordinator: Coordinator[Sequence[Json]] = Coordinator(
         journals=lambda _: Journal(files, join(checkpoint, "epochal")),
         checkpoint=SparkCheckpoint(files, checkpoint),
         participants=[target],
     )
     coordinator.begin()
-    StandInQuery[list[Json]](files, checkpoint).run(1, lambda _: ["a", "b"], coordinator.run, lambda: None)
+    StandInQuery[Sequence[Json]](files, checkpoint).run(1, lambda _: ["a", "b"], coordinator.run, lambda: None)
 
 
 def test_recover_reaches_a_hadoop_checkpoint_by_starting_spark(tmp_path: Path) -> None:
     target = DirectoryParticipant(str(tmp_path / "target"))
-    StandInQuery[list[Json]](LocalFiles(), str(tmp_path / "data" / "checkpoint"))
+    StandInQuery[Sequence[Json]](LocalFiles(), str(tmp_path / "data" / "checkpoint"))
     decide_one_epoch(str(tmp_path / "data" / "checkpoint"), target)
     mount = f"spark.hadoop.fs.viewfs.mounttable.shop.link./data {(tmp_path / 'data').as_uri()}\n"
     (tmp_path / "spark-defaults.conf").write_text(mount)

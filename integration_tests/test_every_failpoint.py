@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.cassandra import test_kills as cassandra
 from integration_tests.delta import test_kills as delta
 from integration_tests.hdfs import test_kills as hdfs
@@ -22,10 +22,8 @@ from integration_tests.spark import test_rolling_kills as rolling
 
 ON_LOCAL_DISKS = (*chain.CHAIN, *chain.EAGER_CHAIN, *rolling.CHAIN, *rolling.IDLE_CHAIN, *completion.CHAIN)
 ON_SERVERS = (*hdfs.CHAIN, *rolling_on_hdfs.CHAIN, *cassandra.CHAIN, *cassandra.IN_WORKERS, *delta.CHAIN)
-# The table of steps says whose each is: "files, Delta: ..."; those of the protocol name no sink.
-SINKS = ("files", "Delta", "Cassandra")
-OF_SINKS = {step for step, text in failpoints.STEPS.items() if text.startswith(SINKS)}
-OF_PROTOCOL = {*failpoints.STEPS} - OF_SINKS
+OF_SINKS = {*steps.OF_SINKS}
+OF_PROTOCOL = {*steps.OF_PROTOCOL}
 # Where an epoch's fate turns, with files and Delta in one writer.
 SAMPLE = ("after-prepared", "before-decided", "after-decided", "after-commit", "after-done")
 
@@ -61,4 +59,4 @@ def test_what_needs_no_server_is_killed_at_without_one() -> None:
 def test_the_steps_of_sinks_and_those_of_the_protocol_are_told_apart() -> None:
     assert {"write", "rename", "keep", "log", "ledger"} <= OF_SINKS
     assert {"generation", "prepared", "roll", "decided", "commit", "done", "purge"} <= OF_PROTOCOL
-    assert both_sides(OF_SINKS | OF_PROTOCOL) == {*failpoints.NAMES}
+    assert both_sides(OF_SINKS | OF_PROTOCOL) == {*steps.NAMES}

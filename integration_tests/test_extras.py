@@ -42,7 +42,7 @@ DELTA = STREAM.format(sink='epochal.DeltaSink("out")') + (
 )
 CASSANDRA = STREAM.format(sink='epochal.CassandraSink("{table}", contact_points={hosts}, port={port})')
 HDFS = """\
-from epochal.sinks.webhdfs import WebHdfsFiles
+from epochal.sinks.storage.webhdfs import WebHdfsFiles
 
 files = WebHdfsFiles("{web}")
 assert files.create("{uri}/extras/file", b"made once")

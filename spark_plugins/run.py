@@ -13,17 +13,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from epochal._version import __version__
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage.hadoop import resolve
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
-from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut
 from epochal.txn.files import Files, join
 from epochal.txn.guard import Choices
-from epochal.txn.journal import Journal
-from epochal.txn.participant import Participant, StagesInCheckpoint
+from epochal.txn.journal import Journal, scratch_beside
+from epochal.txn.participant import Participant
 from epochal.txn.settler import Settler
 
 if TYPE_CHECKING:
@@ -51,9 +52,6 @@ def coordinator_of(
     choices: Choices,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint; nothing is begun."""
-    for sink in sinks:
-        if isinstance(sink, StagesInCheckpoint):
-            sink.stage_in(f"{(journal or join(checkpoint, 'epochal')).rstrip('/')}-staged")
     return Coordinator(
         journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
         checkpoint=SparkCheckpoint(files, checkpoint),
@@ -61,6 +59,7 @@ def coordinator_of(
         eager=eager,
         choices=choices,
         version=__version__,
+        scratch=scratch_beside(resolve(journal or join(checkpoint, "epochal"))[1]),
     )
 
 
@@ -111,12 +110,12 @@ class Run:
     def generation(self) -> int:
         return self._settler.coordinator.generation
 
-    def batch(self, epoch: int, frame: DataFrame) -> Ran:
+    def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
-        ran = self._settler.run(epoch, frame)
+        outcome = self._settler.run(epoch, frame)
         if self._settler.coordinator.eager:
             self._settler.settle()
-        return ran
+        return outcome
 
     def settle(self, timeout: float | None = None) -> None:
         """Bring every decided epoch to done."""

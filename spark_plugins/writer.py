@@ -5,33 +5,47 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
+from epochal.sinks.config import checks
+from epochal.sinks.config.declaring import Option, declarations, declared_options
+from epochal.sinks.config.options import Faults
+from epochal.sinks.config.texts import parse_names, parse_seconds
 from epochal.sinks.dead_letters import with_dead_letters
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.hadoop_errors import chain, in_short
-from epochal.sinks.options import Faults, known_options
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of
-from epochal.txn.coordinator import Ran
+from epochal.txn.batches import BatchOutcome
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.files import join
 from epochal.txn.guard import Choices, tokens
-from epochal.txn.participant import ChecksFrames, ChecksOutputMode, Participant
+from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("epochal")
 
-COMMIT = ("checkpoint", "eager")
+Commit = Literal["checkpoint", "eager"]
 RESERVED = "_epochal_"  # what sinks call the columns that they add for a while
-NEEDED = ("name", "describe", "open", "claim", "withdraw", "holder", "stage", "commit", "abort", "leftovers")
+NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
+
+
+def _check_tokens(faults: Faults, option: str, value: Any) -> Any:
+    many = isinstance(value, Collection) and not isinstance(value, bytes) and all(isinstance(v, str) for v in value)
+    if not faults.check(many, f"{option}={value!r}: what the refusal named, such as '1f0c9a2e@41'"):
+        return value
+    for token in tokens(value):
+        good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
+        faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
+    return value
 
 
 class EpochWriter:
@@ -40,43 +54,75 @@ class EpochWriter:
     Use it as a foreachBatch function, ``stream.writeStream.foreachBatch(writer)``, or start the
     query with it, ``writer.start(stream.writeStream.option("checkpointLocation", ...))``, which
     also settles the last epoch when the query ends.
-
-    `commit`: ``"checkpoint"`` shows an epoch when Spark's checkpoint of it is complete, ``"eager"``
-    as soon as every sink has staged it. `journal`: where the journal is kept, if not in the
-    checkpoint. `max_pending`: how many epochs may wait for a store that is down before the stream
-    is held. `settle_timeout`: how many seconds the end of a query waits for such a store. `adopt`
-    and `new` answer a refusal of the lineage guard. `cache`: keep an epoch's rows while several
-    sinks read them; by default when there are several.
     """
 
-    @known_options
+    @declared_options
     def __init__(
         self,
         *sinks: Participant[DataFrame],
-        commit: str = "checkpoint",
-        journal: str | None = None,
-        max_pending: int = 1,
-        settle_timeout: float = 60.0,
-        adopt: str | Collection[str] | None = None,
-        new: str | Collection[str] | None = None,
-        cache: bool | None = None,
+        commit: Annotated[
+            Commit,
+            Option("show an epoch when Spark's checkpoint of it is complete, or as soon as every sink has staged it"),
+        ] = "checkpoint",
+        journal: Annotated[
+            str | None,
+            Option("where the journal is kept", expects="a folder or URI", shown_default="in the checkpoint"),
+        ] = None,
+        max_pending: Annotated[
+            int,
+            Option(
+                "how many epochs may wait for a store that is down before the stream is held",
+                check=checks.whole(1, None, "a number of epochs, 1 or more"),
+            ),
+        ] = 1,
+        settle_timeout: Annotated[
+            float,
+            Option(
+                "how many seconds the end of a query waits for such a store",
+                check=checks.seconds,
+                parse=parse_seconds,
+            ),
+        ] = 60.0,
+        adopt: Annotated[
+            str | Collection[str] | None,
+            Option(
+                "answers a [refusal](#refusals) with what it named: go on, or take the place of another stream",
+                check=_check_tokens,
+                parse=parse_names,
+                shown_type="text or list of texts",
+            ),
+        ] = None,
+        new: Annotated[
+            str | Collection[str] | None,
+            Option(
+                "the same: write as a new stream",
+                check=_check_tokens,
+                parse=parse_names,
+                shown_type="text or list of texts",
+            ),
+        ] = None,
+        cache: Annotated[
+            bool | None,
+            Option(
+                "keep an epoch's rows while several sinks read them",
+                shown_default="`True` with several sinks",
+            ),
+        ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
         _check_sinks(sinks, faults)
-        faults.one_of("commit", commit, COMMIT)
-        faults.check(journal is None or (isinstance(journal, str) and journal != ""), "journal: a folder or URI")
-        faults.check(
-            isinstance(max_pending, int) and not isinstance(max_pending, bool) and max_pending >= 1,
-            f"max_pending={max_pending!r}: a number of epochs, 1 or more",
-        )
-        faults.check(
-            isinstance(settle_timeout, int | float) and settle_timeout >= 0,
-            f"settle_timeout={settle_timeout!r}: seconds, 0 or more",
-        )
-        _check_tokens("adopt", adopt, faults)
-        _check_tokens("new", new, faults)
-        faults.check(cache is None or isinstance(cache, bool), f"cache={cache!r}: True, False or None")
+        given = {
+            "commit": commit,
+            "journal": journal,
+            "max_pending": max_pending,
+            "settle_timeout": settle_timeout,
+            "adopt": adopt,
+            "new": new,
+            "cache": cache,
+        }
+        for name, declaration in declarations(EpochWriter).items():
+            declaration.checked(given[name], faults)
         faults.done()
         self._sinks = sinks
         self._eager = commit == "eager"
@@ -116,7 +162,7 @@ class EpochWriter:
                     "sink. The epoch is not committed. Call the writer once for each batch: unite the frames, or give "
                     "the writer several sinks"
                 )
-            if self._write(run, frame, epoch) is Ran.SKIPPED:
+            if self._write(run, frame, epoch) is BatchOutcome.SKIPPED:
                 # It must run all the same: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
                 log.info("epoch skipped, it was written before", extra={"epoch": epoch})
@@ -185,7 +231,7 @@ class EpochWriter:
         if failure is not None and fault is not None:
             raise failure from fault
 
-    def _write(self, run: Run, frame: DataFrame, epoch: int) -> Ran:
+    def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:
             return run.batch(epoch, frame)
         frame.persist()
@@ -213,12 +259,7 @@ class EpochWriter:
             for name in frame.columns
             if name.lower().startswith(RESERVED)
         ]
-        found += [
-            f"\n  - sink {sink.name!r}: {fault}"
-            for sink in self._sinks
-            if isinstance(sink, ChecksFrames)
-            for fault in sink.check_frame(frame)
-        ]
+        found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
         if found:
             raise BadRows(f"the frame does not fit. Nothing was written:{''.join(found)}")
 
@@ -258,8 +299,7 @@ class EpochWriter:
                 )
             self._failure = None
             for sink in self._sinks:
-                if isinstance(sink, ChecksOutputMode):
-                    sink.check_output_mode(binding.output_mode)
+                sink.check_output_mode(binding.output_mode)
             self._run = Run(
                 binding,
                 self._sinks,
@@ -286,12 +326,3 @@ def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
     faults.check(
         not twice, f"sinks: {', '.join(map(repr, twice))} is the name of several; give each a name= of its own"
     )
-
-
-def _check_tokens(option: str, value: object, faults: Faults) -> None:
-    many = isinstance(value, Collection) and not isinstance(value, bytes) and all(isinstance(v, str) for v in value)
-    if not faults.check(value is None or many, f"{option}={value!r}: what the refusal named, such as '1f0c9a2e@41'"):
-        return
-    for token in tokens(value):  # type: ignore[arg-type]  # checked above
-        good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
-        faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")

@@ -1,7 +1,7 @@
 """Is what the stores hold exactly what was given to them? Pure: no I/O and no clock.
 
 *expected*: what the journal recorded while epochs were staged, epoch by epoch where the records are kept, in total
-where they are folded away. *found*: what a sink reads in its store. `judge` compares the two:
+where they are folded away. *found*: what a sink reads in its store. `compare_with_store` compares the two:
 
 ============  =========================================================================================
 verdict       when
@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from epochal.txn.model import NO_EPOCH, Json
-from epochal.txn.tallies import Tally, is_digest, lines_of, total
-from epochal.txn.totals import at_floor, tallies, target
+from epochal.txn.row_digests import RowDigest, is_digest, lines_of, total
 from epochal.txn.view import View
 
 
@@ -39,8 +38,8 @@ class Expected:
     """What a sink was given in one place, as far as the journal goes back."""
 
     since: int  # the first epoch that was counted
-    epochs: Mapping[int, Tally]  # one by one, where records are kept
-    folded: Tally = field(default_factory=Tally)
+    epochs: Mapping[int, RowDigest]  # one by one, where records are kept
+    folded: RowDigest = field(default_factory=RowDigest)
     folded_epochs: int = 0
     folded_through: int = NO_EPOCH
     through: int = NO_EPOCH  # the last epoch that is done
@@ -48,7 +47,7 @@ class Expected:
     uncertain: bool = False  # some of what is folded may have gone to another place
 
     @property
-    def total(self) -> Tally:
+    def total(self) -> RowDigest:
         return self.folded + total(self.epochs.values())
 
     @property
@@ -63,25 +62,24 @@ class Expected:
 
 def expected(view: View, sink: str, place: str, *, alone: bool) -> Expected:
     """What the journal says of a sink in one place; `alone` if the sink never had another."""
-    folded = at_floor(view)
-    runs = [run for run in folded.sinks.get(sink, ()) if run.target == place or (alone and not run.target)]
-    unknown = [run for run in folded.sinks.get(sink, ()) if not run.target and not alone]
-    found: dict[int, Tally] = {}
+    folded = view.totals(through=view.floor)
+    spans = [span for span in folded.sinks.get(sink, ()) if span.target == place or (alone and not span.target)]
+    unknown = [span for span in folded.sinks.get(sink, ()) if not span.target and not alone]
+    given: dict[int, RowDigest] = {}
     for epoch in sorted(view.done):
-        winner = view.winner(epoch)
-        given = tallies(winner) if winner is not None and epoch > view.floor else {}
-        where = target(view, winner, sink)
-        if sink in given and (where == place or (alone and not where)):
-            found[epoch] = given[sink]
-    adopted = view.latest.adopted.get(sink) if view.latest is not None else None
+        winner = view.winner(epoch) if epoch > view.floor else None
+        staged = winner.sinks.get(sink) if winner is not None else None
+        where = view.target(sink, view.decided[epoch]) if staged is not None else None
+        if staged is not None and (where == place or (alone and not where)):
+            given[epoch] = RowDigest(staged.rows, staged.digest)
     return Expected(
         since=folded.since,
-        epochs=found,
-        folded=total(run.tally for run in runs),
-        folded_epochs=sum(run.epochs for run in runs),
+        epochs=given,
+        folded=total(span.given for span in spans),
+        folded_epochs=sum(span.epochs for span in spans),
         folded_through=view.floor,
         through=view.done_through,
-        adopted=adopted if isinstance(adopted, int) else NO_EPOCH,
+        adopted=view.latest.adopted.get(sink, NO_EPOCH) if view.latest is not None else NO_EPOCH,
         uncertain=bool(unknown),
     )
 
@@ -92,9 +90,9 @@ class Scope:
 
     lineage: str
     expected: Expected
-    kept: Mapping[str, Json] = field(default_factory=dict)  # what it keeps in the journal
+    state: Mapping[str, Json] = field(default_factory=dict)  # the sink's state in the journal
     fast: bool = False  # without reading rows
-    told: Callable[[str], None] = lambda _: None  # progress, for people
+    progress: Callable[[str], None] = lambda _: None  # for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +116,9 @@ class Found:
 
     landed: frozenset[int] | None = None
     seen_from: int = 0
-    recorded: Mapping[int, Tally] = field(default_factory=dict)
-    epochs: Mapping[int, Tally] = field(default_factory=dict)
-    total: Tally | None = None
+    recorded: Mapping[int, RowDigest] = field(default_factory=dict)
+    epochs: Mapping[int, RowDigest] = field(default_factory=dict)
+    total: RowDigest | None = None
     only_from: int | None = None
     differences: tuple[Difference, ...] = ()
     unproven: tuple[str, ...] = ()
@@ -134,15 +132,15 @@ class Judgement:
 
     verdict: Verdict
     epochs: int
-    wanted: Tally
-    found: Tally | None
+    wanted: RowDigest
+    found: RowDigest | None
     digests: str  # which of them were compared
     differences: tuple[Difference, ...] = ()
     unproven: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def judge(wanted: Expected, found: Found) -> Judgement:
+def compare_with_store(wanted: Expected, found: Found) -> Judgement:
     """Compare what was given with what is there."""
     differences = [*found.differences, *_landed(wanted, found), *_recorded(wanted, found)]
     unproven = [*found.unproven, *_unknown(wanted, found)]
@@ -188,10 +186,10 @@ def judge(wanted: Expected, found: Found) -> Judgement:
     )
 
 
-def compare(wanted: Tally, there: Tally) -> str:
+def compare(wanted: RowDigest, there: RowDigest) -> str:
     """What is wrong, or nothing.
 
-    >>> compare(Tally(3), Tally(4))
+    >>> compare(RowDigest(3), RowDigest(4))
     '3 rows were staged and 4 are there'
     """
     lines, found = lines_of(wanted.digest), lines_of(there.digest)
@@ -265,13 +263,13 @@ def _unknown(wanted: Expected, found: Found) -> list[str]:
     return reasons
 
 
-def _asked(wanted: Expected, found: Found) -> dict[int, Tally]:
+def _asked(wanted: Expected, found: Found) -> dict[int, RowDigest]:
     """What each epoch was given: by the journal, or by what the store remembers of epochs before that."""
     asked = {epoch: tally for epoch, tally in found.recorded.items() if epoch <= wanted.through}
     return {**asked, **wanted.epochs}
 
 
-def _whole(wanted: Expected, found: Found, asked: Mapping[int, Tally]) -> Tally | None:
+def _whole(wanted: Expected, found: Found, asked: Mapping[int, RowDigest]) -> RowDigest | None:
     """What all epochs in the store were given together; None if that is not known of some."""
     if set(found.landed or ()) <= set(asked) and len(asked) >= wanted.count:
         return total(asked.values())
@@ -282,20 +280,20 @@ def _whole(wanted: Expected, found: Found, asked: Mapping[int, Tally]) -> Tally 
 def _only(wanted: Expected, first: int) -> Expected:
     """Without the epochs whose place others have taken."""
     epochs = {epoch: tally for epoch, tally in wanted.epochs.items() if epoch >= first}
-    return replace(wanted, since=first, epochs=epochs, folded=Tally(), folded_epochs=0, folded_through=first - 1)
+    return replace(wanted, since=first, epochs=epochs, folded=RowDigest(), folded_epochs=0, folded_through=first - 1)
 
 
-def _flows(asked: Mapping[int, Tally], found: Mapping[int, Tally]) -> bool:
+def _flows(asked: Mapping[int, RowDigest], found: Mapping[int, RowDigest]) -> bool:
     """Whether rows that an epoch lacks may be in files of later ones, where parts stay open: never in earlier ones."""
     ahead = 0
     for epoch in sorted(asked):
-        ahead += asked[epoch].rows - found.get(epoch, Tally()).rows
+        ahead += asked[epoch].rows - found.get(epoch, RowDigest()).rows
         if ahead < 0:
             return False
     return set(found) <= set(asked)
 
 
-def _folded(wanted: Expected, found: Found, asked: Mapping[int, Tally]) -> str | None:
+def _folded(wanted: Expected, found: Found, asked: Mapping[int, RowDigest]) -> str | None:
     """Epochs whose records are folded away, together; None if there is nothing to compare them with."""
     there = {e: t for e, t in found.epochs.items() if wanted.since <= e <= wanted.folded_through and e not in asked}
     if not there or len(there) != wanted.folded_epochs:
@@ -309,23 +307,27 @@ def _why(unread: list[int], wanted: Expected) -> str:
     return f"epochs {wanted.since} to {wanted.folded_through}: folded in the journal, and not told apart in the store"
 
 
-def _both_digests(one: Tally, another: Tally | None) -> bool:
+def _both_digests(one: RowDigest, another: RowDigest | None) -> bool:
     return another is not None and is_digest(one.digest) and is_digest(another.digest)
 
 
-def _there(found: Found, asked: Mapping[int, Tally], whole: Tally | None, in_total: str | None) -> Tally | None:
+def _there(
+    found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None, in_total: str | None
+) -> RowDigest | None:
     """What was found, in rows: as many as were staged where lines were compared and are the same."""
     if found.total is not None:
-        return Tally(whole.rows, found.total.digest) if in_total == "" and whole is not None else found.total
+        return RowDigest(whole.rows, found.total.digest) if in_total == "" and whole is not None else found.total
     if not found.epochs:
         return None
     good = {
-        e: Tally(asked[e].rows, t.digest) for e, t in found.epochs.items() if e in asked and not compare(asked[e], t)
+        e: RowDigest(asked[e].rows, t.digest)
+        for e, t in found.epochs.items()
+        if e in asked and not compare(asked[e], t)
     }
     return total({**found.epochs, **good}.values())
 
 
-def _digests(wanted: Expected, found: Found, asked: Mapping[int, Tally], whole: Tally | None) -> str:
+def _digests(wanted: Expected, found: Found, asked: Mapping[int, RowDigest], whole: RowDigest | None) -> str:
     """In a word, which digests were compared and with what result."""
     if whole is not None and found.total is not None and _both_digests(whole, found.total):
         return "equal" if whole.digest == found.total.digest else "differs"

@@ -16,55 +16,55 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "EPOCHAL_FAILPOINTS"
 COUNT_VARIABLE = "EPOCHAL_FAILPOINT_COUNTS"
 
-STEPS: dict[str, str] = {
-    "generation": "a start claims its generation",
-    "enrol": "a sink's store is told of the lineage",
-    "stage": "a participant stages an epoch",
-    "prepared": "the journal records PREPARED",
-    "seal": "an older generation's PREPARED name is taken",
-    "roll-seal": "an older generation's next roll is taken",
-    "rolled": "the journal records that every sink shows what a roll closed",
-    "roll": "the journal records what is closed between two epochs",
-    "decided": "the journal records DECIDED",
-    "commit": "a participant commits an epoch",
-    "abort": "a participant removes a losing attempt",
-    "done": "the journal records DONE",
-    "snapshot": "old journal records are folded into a snapshot",
-    "purge": "folded journal records are removed",
-    "write": "files, Delta, Cassandra: Spark's writer stages the epoch's files",
-    "rename": "files, Delta: one staged file gets its name where readers look",
-    "merge": "files: pieces of closed Parquet or ORC parts are merged, while the epoch is staged",
-    "copy": "files: pieces of a closed part are copied into one, where they cannot be joined in place",
-    "join": "files: pieces of a closed part are joined in place",
-    "keep": "files: pieces of parts that stay open are put where they wait",
-    "marker": "files: a marker of the epoch or of a bucket is made",
-    "manifest": "files: the epoch is added to the manifest",
-    "cleanup": "files, Delta, Cassandra: the staging area of a committed epoch is removed",
-    "table": "Delta: a missing table is made",
-    "log": "Delta: the epoch's entry is added to the table's log",
-    "rows": "Cassandra: the epoch's rows are written",
-    "part": "Cassandra: one staged file is written and noted, in an executor",
-    "ledger": "Cassandra: the ledger is told that the epoch is in",
-}
-NAMES: tuple[str, ...] = tuple(f"{side}-{step}" for step in STEPS for side in ("before", "after"))
-# Of `epochal compact`, which is no part of a stream: a kill there ends no driver.
-STEPS_OF_COMPACTION: dict[str, str] = {
-    "compact-stage": "small files are joined into one, where no reader looks",
-    "compact-plan": "it is recorded what takes the place of what",
-    "compact-rename": "one joined file gets its name where readers look",
-    "compact-done": "it is recorded that readers by manifest list the joined files",
-    "compact-remove": "one file that was replaced is removed",
-    "compact-removed": "it is recorded that all of them are gone",
-}
-NAMES_OF_COMPACTION: tuple[str, ...] = tuple(
-    f"{side}-{step}" for step in STEPS_OF_COMPACTION for side in ("before", "after")
+PROTOCOL = "protocol"
+_steps: dict[str, dict[str, str]] = {}  # owner -> step -> what is done in it
+
+
+def register(owner: str, steps: Mapping[str, str]) -> None:
+    """Make steps known, with a few words about each. A sink registers its own when it is imported.
+
+    >>> register("my store", {"upload": "the epoch's object is uploaded"})
+    >>> names("my store")
+    ('before-upload', 'after-upload')
+    """
+    _steps.setdefault(owner, {}).update(steps)
+
+
+def steps(*owners: str) -> dict[str, str]:
+    """The steps of some owners, or all that are registered in this process."""
+    return {step: text for owner in owners or _steps for step, text in _steps.get(owner, {}).items()}
+
+
+def names(*owners: str) -> tuple[str, ...]:
+    """The failpoints of some owners, or all of them, in pairs."""
+    return tuple(f"{side}-{step}" for step in steps(*owners) for side in ("before", "after"))
+
+
+register(
+    PROTOCOL,
+    {
+        "generation": "a start claims its generation",
+        "enrol": "a start claims a sink's target in its store",
+        "stage": "a participant stages an epoch",
+        "prepared": "the journal records PREPARED",
+        "seal": "an older generation's PREPARED name is taken",
+        "roll-seal": "an older generation's next roll is taken",
+        "rolled": "the journal records that every sink shows what a roll closed",
+        "roll": "the journal records what is closed between two epochs",
+        "decided": "the journal records DECIDED",
+        "commit": "a participant commits an epoch",
+        "abort": "a participant removes a losing attempt",
+        "done": "the journal records DONE",
+        "snapshot": "old journal records are folded into a snapshot",
+        "purge": "folded journal records are removed",
+    },
 )
 
 
@@ -78,8 +78,8 @@ class Failpoint:
     argument: str = ""
 
 
-def parse(text: str) -> tuple[Failpoint, ...]:
-    """Failpoints from their text; a name or an action that does not exist is an error.
+def parse(text: str, *, strict: bool = True) -> tuple[Failpoint, ...]:
+    """Failpoints from their text; an action that does not exist is an error, and with `strict` an unknown name.
 
     >>> parse("after-done=kill@3")
     (Failpoint(name='after-done', action='kill', at=3, argument=''),)
@@ -90,12 +90,23 @@ def parse(text: str) -> tuple[Failpoint, ...]:
         rest, mark, at = rest.partition("@")
         action, _, argument = rest.partition(":")
         number = int(at) if at.isdecimal() else int(not mark)
-        if name not in (known := (*NAMES, *NAMES_OF_COMPACTION)):
-            raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(known)}")
+        if strict:
+            _check_name(name)
         if action not in _ACTIONS or number < 1 or (action == "pause" and not argument):
             raise ValueError(f"{VARIABLE}: {clause!r} is not NAME=kill|raise|pause:FILE with @HIT behind it")
         found.append(Failpoint(name, action, number, argument))
     return tuple(found)
+
+
+def check_names() -> None:
+    """Refuse a failpoint of the environment whose name nobody has registered: it would never be hit."""
+    for point in _from_environment:
+        _check_name(point.name)
+
+
+def _check_name(name: str) -> None:
+    if name not in (known := names()):
+        raise ValueError(f"{VARIABLE}: no failpoint is called {name!r}; there are {', '.join(known)}")
 
 
 def _kill(_: Failpoint) -> None:
@@ -143,10 +154,12 @@ class Armed:
 hit: Callable[[str], None] = _nothing
 
 
-def arm(text: str, counts_file: str = "") -> None:
+def arm(text: str, counts_file: str = "", *, strict: bool = True) -> None:
     """Set the failpoints of this process; an empty text turns them off."""
     global hit
-    hit = Armed(parse(text), counts_file) if text or counts_file else _nothing
+    hit = Armed(parse(text, strict=strict), counts_file) if text or counts_file else _nothing
 
 
-arm(os.environ.get(VARIABLE, ""), os.environ.get(COUNT_VARIABLE, ""))
+# Names are checked by `check_names`, when the sinks of this process are known.
+_from_environment = parse(os.environ.get(VARIABLE, ""), strict=False)
+arm(os.environ.get(VARIABLE, ""), os.environ.get(COUNT_VARIABLE, ""), strict=False)

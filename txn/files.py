@@ -15,13 +15,15 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from epochal.txn.errors import JournalCorrupt
 
 TEMPORARY = ".epochal-tmp-"
 MANY = 100
+
+Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that another process has done, or undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,61 @@ class JoiningFiles(Files, Protocol):
 
     def head(self, path: str, size: int) -> bytes:
         """The first bytes of a file; all of them if it has fewer."""
+
+    # The same for many files: in one message where there is a server, side by side, in no order. A fault other than a
+    # `Miss` is raised, and says which file it was; then some of the steps are done, and none is at work any more.
+
+    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        """`create` for many paths; a name that is taken stays as it is."""
+
+    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
+        """`length` for each of many paths."""
+
+    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        """`rename` for many pairs; for each, why it was not possible, or None if it is done."""
+
+    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        """`join_in_place` for many groups of files, the first of each with the others; answers as `rename_all`."""
+
+    def make_folders(self, paths: Sequence[str]) -> None:
+        """`make_folder` for many paths."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """`delete` for many paths."""
+
+
+def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
+    """Why a step was not possible, as `JoiningFiles.rename_all` answers; other faults are raised."""
+    try:
+        act(*arguments)
+    except (FileNotFoundError, FileExistsError) as miss:
+        return miss
+    return None
+
+
+class OneByOne:
+    """The operations on many files, where there is nothing to be gained by doing them at once."""
+
+    def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        for path, data in contents:
+            self.create(path, data, durable=durable)
+
+    def lengths(self: Files, paths: Sequence[str]) -> Sequence[int | None]:
+        return [self.length(path) for path in paths]
+
+    def rename_all(self: Files, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        return [missed(self.rename, *move) for move in moves]
+
+    def join_all_in_place(self: JoiningFiles, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        return [missed(self.join_in_place, group[0], group[1:]) for group in groups]
+
+    def make_folders(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.make_folder(path)
+
+    def delete_all(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
 
 def join(folder: str, *names: str) -> str:
@@ -212,7 +269,7 @@ def swept_thrice(path: str) -> OSError:
     return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
-class LocalFiles:
+class LocalFiles(OneByOne):
     """Local disks. Everything that must survive a power cut is synced before it gets its name.
 
     Without `sync` it survives the death of any process, but not of the machine.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound, TwoJournals
 from epochal.txn.holding import same_place, stranger
-from epochal.txn.model import NO_EPOCH, Json, Memory, lineage_tag
+from epochal.txn.model import NO_EPOCH, Memory, lineage_tag
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import lowest_open
 from epochal.txn.view import View
@@ -52,7 +52,7 @@ class Evidence:
 
 
 @dataclass
-class Verdict:
+class StartPlan:
     """How to start."""
 
     base: int
@@ -62,18 +62,18 @@ class Verdict:
     reincarnate: bool = False  # the user chose `new` for a lineage that is ours
 
 
-def judge(evidence: Evidence, choices: Choices) -> Verdict:
+def check_start(evidence: Evidence, choices: Choices) -> StartPlan:
     """How to start, or a Refused that spells out the choices."""
-    verdict = Verdict(base=evidence.after.base if evidence.after.latest else _first_base(evidence))
+    plan = StartPlan(base=evidence.after.base if evidence.after.latest else _first_base(evidence))
     latest = evidence.after.latest
-    verdict.adopted.update(_numbers(latest.adopted if latest else {}))
-    verdict.missing.update(_numbers(latest.missing if latest else {}))
+    plan.adopted.update(latest.adopted if latest else {})
+    plan.missing.update(latest.missing if latest else {})
     exclusive = next((sink for sink, memory in evidence.memories.items() if memory.exclusive), "")
     choices = replace(choices, exclusive=exclusive)
-    _judge_journal(evidence, choices, verdict)
+    _check_journal(evidence, choices, plan)
     for sink, memory in evidence.memories.items():
-        _judge_sink(evidence, sink, memory, choices, verdict)
-    return verdict
+        _check_sink(evidence, sink, memory, choices, plan)
+    return plan
 
 
 def _first_base(evidence: Evidence) -> int:
@@ -82,10 +82,10 @@ def _first_base(evidence: Evidence) -> int:
     return after if evidence.closed_at is None else min(after, evidence.closed_at)
 
 
-def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> None:
+def _check_journal(evidence: Evidence, choices: Choices, plan: StartPlan) -> None:
     view, committed = evidence.after, evidence.committed
     if view.latest is None:
-        _judge_first_base(evidence, choices, verdict)
+        _check_first_base(evidence, choices, plan)
         return
     done = evidence.before.done_through
     eager = evidence.eager or any(g.commit == "eager" for g in view.generations.values())
@@ -97,7 +97,7 @@ def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> No
             ),
             _token(evidence.lineage, done),
             choices,
-            verdict,
+            plan,
             adopt="skip the epochs that are done, as long as they come back with the same offsets and files",
             new="write the epochs that come back once more, beside what is there",
             unless=_unprovable(evidence, range(committed + 1, done + 1), _recorded(evidence.before)),
@@ -112,51 +112,51 @@ def _judge_journal(evidence: Evidence, choices: Choices, verdict: Verdict) -> No
             ),
             _token(evidence.lineage, committed),
             choices,
-            verdict,
+            plan,
             adopt=f"take epochs up to {committed} as they are and go on after them",
             new=None,
         )
         if adopted:
-            verdict.base = committed + 1
+            plan.base = committed + 1
 
 
-def _judge_first_base(evidence: Evidence, choices: Choices, verdict: Verdict) -> None:
+def _check_first_base(evidence: Evidence, choices: Choices, plan: StartPlan) -> None:
     """An epoch that was in doubt when its journal was closed, and that its driver has committed since."""
     committed = evidence.committed
-    if verdict.base > committed:
+    if plan.base > committed:
         return
     adopted = _accept(
         JournalLost(
-            f"epoch {verdict.base} was in doubt when this stream was started as a new one, and another driver has "
+            f"epoch {plan.base} was in doubt when this stream was started as a new one, and another driver has "
             "checkpointed it since. Its staged rows are kept, but no sink shows them"
         ),
         _token(evidence.lineage, committed),
         choices,
-        verdict,
+        plan,
         adopt=f"go on after epoch {committed}; those rows stay missing",
         new=None,
     )
     if adopted:
-        verdict.base = committed + 1
+        plan.base = committed + 1
 
 
-def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices, verdict: Verdict) -> None:
+def _check_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices, plan: StartPlan) -> None:
     view, lineage = evidence.after, evidence.lineage
     known = _known(view, evidence.committed)
     where = f"sink {sink!r} ({memory.target})"
     if view.latest is not None and memory.adopted_by is None:
-        _judge_holder(evidence, sink, where, memory, choices, verdict)
+        _check_holder(evidence, sink, where, memory, choices, plan)
     if memory.adopted_by is not None:
         _accept(
             ForeignTarget(f"{where}: stream {lineage_tag(memory.adopted_by)} has taken this stream's place"),
             _token(lineage, memory.last),
             choices,
-            verdict,
+            plan,
             adopt=None,
             new="write from here on as a stream of its own, beside the other",
         )
     elif not memory.enrolled and (foreign := _foreign(lineage, memory)):
-        _judge_foreign(where, sink, foreign, replace(choices, exclusive=sink if memory.exclusive else ""), verdict)
+        _check_foreign(where, sink, foreign, replace(choices, exclusive=sink if memory.exclusive else ""), plan)
     elif memory.enrolled and view.latest is None:
         if memory.last == NO_EPOCH and evidence.committed == NO_EPOCH:
             return  # a start that was refused, or died, before its first epoch: it binds nobody
@@ -169,15 +169,17 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             ),
             _token(lineage, memory.last),
             choices,
-            verdict,
+            plan,
             adopt="take what the sink holds as it is and go on after it",
             new="write every epoch from here on as a new stream beside it",
             unless=_unprovable(evidence, range(evidence.committed + 1, memory.last + 1), memory.recent),
         )
         if adopted:
-            verdict.adopted[sink] = memory.last
-    elif memory.last > max(known, verdict.adopted.get(sink, NO_EPOCH)):
-        if view.kept(sink):  # neither choice would do: what was open then may be shown by now, and other parts be open
+            plan.adopted[sink] = memory.last
+    elif memory.last > max(known, plan.adopted.get(sink, NO_EPOCH)):
+        if view.sink_state(
+            sink
+        ):  # neither choice would do: what was open then may be shown by now, and other parts be open
             raise Rewound(
                 f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to "
                 f"{known}, and parts were open then: checkpoint and journal were restored from an older copy, which "
@@ -191,14 +193,14 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             ),
             _token(lineage, memory.last),
             choices,
-            verdict,
+            plan,
             adopt="skip the epochs that the sink holds, as long as they come back with the same offsets and files",
             new="write the epochs that come back once more, beside what is there",
             unless=_unprovable(evidence, range(known + 1, memory.last + 1), memory.recent),
         )
         if adopted:
-            verdict.adopted[sink] = memory.last
-    elif memory.last < (expected := _expected(evidence.before, sink, memory, verdict)):
+            plan.adopted[sink] = memory.last
+    elif memory.last < (expected := _expected(evidence.before, sink, memory, plan)):
         adopted = _accept(
             Rewound(
                 f"{where}: epoch {expected} was committed there, but its last one is "
@@ -207,13 +209,13 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             ),
             _token(lineage, memory.last),
             choices,
-            verdict,
+            plan,
             adopt="take the target as it is and go on; what is missing stays missing",
             new=None,
         )
         if adopted:
-            verdict.missing[sink] = expected
-    elif evidence.starting and memory.enrolled and _was_left_out(evidence.before, sink, memory, verdict):
+            plan.missing[sink] = expected
+    elif evidence.starting and memory.enrolled and _was_left_out(evidence.before, sink, memory, plan):
         done = evidence.before.done_through
         adopted = _accept(
             Rewound(
@@ -222,17 +224,15 @@ def _judge_sink(evidence: Evidence, sink: str, memory: Memory, choices: Choices,
             ),
             _token(lineage, memory.last),
             choices,
-            verdict,
+            plan,
             adopt="go on in this target; what it missed stays missing",
             new=None,
         )
         if adopted:
-            verdict.missing[sink] = done
+            plan.missing[sink] = done
 
 
-def _judge_holder(
-    evidence: Evidence, sink: str, where: str, memory: Memory, choices: Choices, verdict: Verdict
-) -> None:
+def _check_holder(evidence: Evidence, sink: str, where: str, memory: Memory, choices: Choices, plan: StartPlan) -> None:
     """A target that was claimed since by another journal of this stream: one of the two is a copy."""
     # What is decided may be finished from a journal that was moved, or is reached by another name, if it knows the
     # newest claim: the attempts are the same.
@@ -242,7 +242,7 @@ def _judge_holder(
     if is_ahead and memory.holder is not None and same_place(memory.holder.journal, evidence.journal):
         return  # this journal itself was rewound, which is told with what to do about it
     holder = memory.holder
-    if holder is not None and evidence.after.kept(sink):
+    if holder is not None and evidence.after.sink_state(sink):
         since = stranger(holder, evidence.after, evidence.lineage, holder.journal)  # wherever the journals lie
         if since is not None:
             raise TwoJournals(
@@ -257,15 +257,15 @@ def _judge_holder(
             ),
             _token(evidence.lineage, memory.last, holder.generation),
             choices,
-            verdict,
+            plan,
             adopt="this journal takes over; the other one, if it runs, is stopped and can write no more",
             new="write from here on as a stream of its own, beside the other",
         )
 
 
-def _was_left_out(view: View, sink: str, memory: Memory, verdict: Verdict) -> bool:
+def _was_left_out(view: View, sink: str, memory: Memory, plan: StartPlan) -> bool:
     """Whether the stream has finished epochs since a sink's last one that never went to it."""
-    held = max(memory.last, verdict.missing.get(sink, NO_EPOCH), verdict.adopted.get(sink, NO_EPOCH), view.base - 1)
+    held = max(memory.last, plan.missing.get(sink, NO_EPOCH), plan.adopted.get(sink, NO_EPOCH), view.base - 1)
     later = [e for e in view.done if e > max(held, view.floor)]
     return memory.last > NO_EPOCH and (view.floor > held or any(_lacks(view, e, sink, memory) for e in later))
 
@@ -285,7 +285,7 @@ def _foreign(lineage: str, memory: Memory) -> dict[str, int]:
     return {other: last for other, last in memory.others.items() if other.partition("~")[0] != query}
 
 
-def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Choices, verdict: Verdict) -> None:
+def _check_foreign(where: str, sink: str, others: Mapping[str, int], choices: Choices, plan: StartPlan) -> None:
     taken = []
     for other, last in others.items():
         if last == NO_EPOCH:
@@ -298,7 +298,7 @@ def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Ch
             ),
             _token(other, last),
             choices,
-            verdict,
+            plan,
             adopt="this stream takes the other's place: its rows stay, and the other can write no more. What this "
             "checkpoint reads again is written again: let its source begin after what was written",
             new="both streams write here, each its own epochs",
@@ -307,14 +307,14 @@ def _judge_foreign(where: str, sink: str, others: Mapping[str, int], choices: Ch
         if adopted:
             taken.append(other)
     if taken:
-        verdict.replaces[sink] = tuple(taken)
+        plan.replaces[sink] = tuple(taken)
 
 
 def _accept(
     fault: EpochalError,
     token: str,
     choices: Choices,
-    verdict: Verdict,
+    plan: StartPlan,
     *,
     adopt: str | None,
     new: str | None,
@@ -331,7 +331,7 @@ def _accept(
     if adopt and token in choices.adopt:
         return True
     if new and token in choices.new and not choices.exclusive:
-        verdict.reincarnate |= reincarnates
+        plan.reincarnate |= reincarnates
         return False
     offered = (("adopt", adopt), ("new", "" if choices.exclusive else new))
     options = "".join(f"\n  {name}={token!r}: {text}" for name, text in offered if text)
@@ -357,22 +357,18 @@ def _recorded(view: View) -> dict[int, str]:
     return {epoch: won.offsets for epoch in view.decided if (won := view.winner(epoch)) is not None}
 
 
-def _numbers(recorded: Mapping[str, Json]) -> dict[str, int]:
-    return {sink: last for sink, last in recorded.items() if isinstance(last, int)}
-
-
 def _known(view: View, committed: int) -> int:
     """The last epoch that a sink may show: done, decided, or to be decided (again, where a power cut took DECIDED)."""
     prepared = [epoch for epoch in view.waiting() if epoch <= committed and view.prepared(epoch)]
     return max([view.done_through, *view.decided, *prepared])
 
 
-def _expected(view: View, sink: str, memory: Memory, verdict: Verdict) -> int:
+def _expected(view: View, sink: str, memory: Memory, plan: StartPlan) -> int:
     """The last epoch that was committed to this very target and is not known to be missing, by the journal."""
     described = view.latest.sinks.get(sink) if view.latest else None
-    if not isinstance(described, dict) or described.get("target") != memory.target:
+    if described is None or described.target != memory.target:
         return NO_EPOCH
-    accepted = verdict.missing.get(sink, NO_EPOCH)
+    accepted = plan.missing.get(sink, NO_EPOCH)
     given = (e for e in view.done if e > accepted and view.winner(e) and not _lacks(view, e, sink, memory))
     return max(given, default=NO_EPOCH)
 

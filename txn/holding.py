@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from urllib.parse import urlsplit
 
+from epochal.txn.errors import Rewound, TwoJournals
 from epochal.txn.model import Claim, lineage_tag
 from epochal.txn.view import View
 
@@ -45,6 +46,22 @@ def displaced(holder: Claim, view: View, lineage: str, journal: str) -> str | No
 def copied(holder: Claim | None, view: View, lineage: str, journal: str) -> str | None:
     """The same, for a stream whose place may have been taken by another one: only its own copies are strangers."""
     return None if holder is None or holder.lineage != lineage else stranger(holder, view, lineage, journal)
+
+
+def check_holder(sink: str, holder: Claim | None, view: View, lineage: str, journal: str) -> None:
+    """Stop a driver that runs if a target is not its journal's any more."""
+    if holder is None:
+        raise Rewound(
+            f"sink {sink!r}: its target does not know this stream any more: it was emptied, moved or replaced "
+            "while the query ran. Nothing more was written. Put it back and start the query again"
+        )
+    if (why := displaced(holder, view, lineage, journal)) is not None:
+        raise two_journals(sink, why)
+
+
+def two_journals(sink: str, why: str) -> TwoJournals:
+    """The end of a driver whose target another journal has."""
+    return TwoJournals(f"sink {sink!r}: {why}. Only one of them may write, so this one stops")
 
 
 def same_place(one: str, other: str) -> bool:

@@ -4,6 +4,9 @@ Reading is a listing plus the records not seen before: records never change, so 
 Reading while others write is safe because a record is whole before it has its name. A listing may
 race with a compaction; the snapshot that covers the removed records is always there before the
 first of them goes.
+
+Of an epoch that is done only the counts stay in memory: its handles are spent, and its changes are in
+the states that were computed from it. So memory holds what is open once, not once for each epoch.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import datetime
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from epochal.txn import failpoints
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, is_local, join, local_path, sweep
+from epochal.txn.model import Handle, Staged
 from epochal.txn.records import (
     Decided,
     Done,
@@ -34,8 +39,9 @@ from epochal.txn.records import (
     generation_of_name,
     is_record_name,
 )
-from epochal.txn.totals import totals
-from epochal.txn.view import KEEP_GENERATIONS, View, fold
+from epochal.txn.view import KEEP_GENERATIONS, StatesAt, View, fold
+
+SPENT = Handle(0, {})  # stands for the handle of an epoch that is done; no participant accepts its version
 
 
 class Journal:
@@ -48,6 +54,7 @@ class Journal:
         self._seen: dict[str, Record] = {}
         self._made: dict[str, bytes] = {}  # by us, and not seen in a listing yet: these need not be read
         self._view = fold(())
+        self._settled: StatesAt | None = None
 
     @cached_property
     def place(self) -> str:
@@ -73,7 +80,7 @@ class Journal:
             if records is None:
                 continue
             try:
-                view = fold(records.values())
+                view = fold(records.values(), self._settled)
             except JournalCorrupt as fault:
                 # A listing that overlaps another driver's purge can show half an epoch; look again.
                 if tries_left:
@@ -81,7 +88,12 @@ class Journal:
                 raise JournalCorrupt(f"{self.path}: {fault}") from None
             if self._is_torn(names):
                 continue
-            self._seen, self._view = records, view
+            if self._settled is not None and view.done_through < self._settled.epoch:
+                # The journal was replaced: nothing that is known of it holds.
+                self._seen, self._settled, self._view = {}, None, fold(())
+                continue
+            self._settled = view.settled_states
+            self._seen, self._view = {n: _slim(r, view) for n, r in records.items()}, view
             self._made.clear()  # what was folded away before it was seen is of no use either
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
@@ -161,8 +173,7 @@ class Journal:
         if through <= view.floor or kept < retain + slack:
             return
         failpoints.hit("before-snapshot")
-        counted = totals(view, through=through).to_json()
-        self._create(Snapshot(through, self.now(), view.all_kept(through=through), counted))
+        self._create(Snapshot(through, self.now(), view.states_for_snapshot(), view.totals(through=through)))
         failpoints.hit("after-snapshot")
         self.purge(through)
 
@@ -218,12 +229,37 @@ class Journal:
         return records
 
 
+def scratch_beside(journal: str) -> str:
+    """The folder beside a journal for stores that have no place for staged files; all incarnations share it."""
+    return f"{journal.rstrip('/')}-staged"
+
+
+def _slim(record: Record, view: View) -> Record:
+    """A record without what nobody reads again once its epoch is done."""
+    last = view.done_through
+    match record:
+        case Prepared() if record.epoch <= last:
+            return _without_payload(record)
+        case Roll() if record.after < last and (record.generation, record.number) in view.carried_out:
+            return _without_payload(record)
+        case Snapshot() if record.kept:
+            return replace(record, kept={})
+    return record
+
+
+def _without_payload(record: Prepared | Roll) -> Prepared | Roll:
+    if all(staged.handle is SPENT for staged in record.sinks.values()):
+        return record
+    spent = {name: Staged(SPENT, staged.rows, digest=staged.digest) for name, staged in record.sinks.items()}
+    return replace(record, sinks=spent)
+
+
 def _spent_generations(view: View, through: int) -> set[int]:
     """The starts that nobody needs: neither new, nor to find the sinks of what is open or was rolled lately.
 
     Where parts are open, a generation whose rolls are not sealed might still record one.
     """
-    needed = {r.generation for r in view.rolled() if r.after > through} | view.keepers()
+    needed = {r.generation for r in view.rolled() if r.after > through} | view.generations_with_open_rows()
     needed |= {g for e in view.attempts if e > through for g in view.prepared(e)}  # whose sinks a commit asks for
     old = sorted(view.generations)[:-KEEP_GENERATIONS]
     return {n for n in old if n not in needed and not (view.may_roll and view.next_roll(n) is not None)}

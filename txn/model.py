@@ -8,13 +8,15 @@ checkpoint. *generation*: one start of the coordinator on a lineage, a number th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from epochal.txn.errors import Refused
 
+Rows = TypeVar("Rows")
 Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
 
 NO_EPOCH = -1
@@ -26,6 +28,7 @@ class Attempt:
 
     `start` tells generations apart that have the same number because a journal was copied; empty if it is unknown.
     `after` is the last epoch before this one that the sink must hold; None if there is none, or nobody knows.
+    `scratch` is a folder beside the stream's journal, for a store that has no place for staged files.
     """
 
     lineage: str
@@ -34,6 +37,7 @@ class Attempt:
     roll: int = 0
     start: str = field(default="", compare=False, repr=False)
     after: int | None = field(default=None, compare=False, repr=False)
+    scratch: str = field(default="", compare=False, repr=False)
 
     @property
     def number(self) -> str:
@@ -46,7 +50,7 @@ class Attempt:
         return f"{self.number}-{self.start}" if self.start else self.number
 
     @staticmethod
-    def from_key(lineage: str, key: str) -> Attempt | None:
+    def from_key(lineage: str, key: str, *, scratch: str = "") -> Attempt | None:
         """The attempt that a staging area is named after, or None for a foreign name.
 
         >>> Attempt.from_key("1f0c9a2e", "000000000042.000003.r000001-5a17").start
@@ -58,7 +62,7 @@ class Attempt:
         numbers = (epoch, generation, roll or "0")
         if not all(number.isdecimal() for number in numbers):
             return None
-        attempt = Attempt(lineage, int(epoch), int(generation), int(roll or 0), start)
+        attempt = Attempt(lineage, int(epoch), int(generation), int(roll or 0), start, scratch=scratch)
         return attempt if attempt.key == key else None
 
 
@@ -96,15 +100,16 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A participant's answer to stage: the handle, how many rows it holds, and of how many that it was given.
+    """A participant's answer to `stage` and `roll`.
 
-    `changes` are to what the participant keeps in the journal: new values by key, None for what goes. `digest` says
-    which rows they are, in the spelling of `tallies`, for an audit.
+    `rows` is how many rows the handle holds; `seen` how many the participant was given, where that is another number.
+    `changes` update the participant's state: new values by key, None removes a key. `digest` identifies the rows, as
+    `row_digests` writes it, for an audit.
     """
 
     handle: Handle
     rows: int
-    seen: int | None = None  # where it is not all of them
+    seen: int | None = None
     changes: Mapping[str, Json] = field(default_factory=dict)
     digest: str | None = None
 
@@ -113,16 +118,67 @@ class Staged:
         return self.rows if self.seen is None else self.seen
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPart:
-    """Something that a participant keeps open over epochs: rows that are committed and not yet shown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Generic[Rows]):
+    """One epoch for one participant: everything that `stage` depends on, in one argument.
 
-    bucket: str
+    A wrapper changes what it must with `dataclasses.replace` and passes the rest on without naming it.
+    """
+
+    attempt: Attempt
+    rows: Rows
+    offsets: str  # digest of what the epoch reads; the participant stores it with the epoch
+    state: Mapping[str, Json] = field(default_factory=dict)  # the participant's state after the epoch before
+    earlier: tuple[Handle, ...] = ()  # what older generations have prepared for this epoch, oldest first
+    watermark: float | None = None  # seconds since 1970; None while the query has none
+
+    @property
+    def scratch(self) -> str:
+        """A folder beside the stream's journal, for a store that has no place for staged files."""
+        return self.attempt.scratch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollRequest:
+    """Between two epochs: what is due, or with `every` all that is open, is to be closed without new rows."""
+
+    attempt: Attempt
+    state: Mapping[str, Json]
+    every: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """Rows that are committed and not yet shown, because a participant holds them open over epochs; for people."""
+
+    group: str  # what is held open together: a folder, a key, a topic
     bytes: int
     rows: int | None  # where they were counted
-    pieces: int
+    chunks: int  # how many epochs or files they came in
     first: float  # seconds of the wall clock
     last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A participant as a journal describes it: enough to build it again in a new process, without secrets."""
+
+    settings: Mapping[str, Json]
+
+    @property
+    def kind(self) -> str:
+        return str(self.settings.get("type", ""))
+
+    @property
+    def target(self) -> str:
+        """Where it keeps its epochs. A participant without a target is identified by its whole description."""
+        target = self.settings.get("target")
+        return target if isinstance(target, str) else canonical(dict(self.settings)).decode("ascii")
+
+    @property
+    def keeps_open(self) -> bool:
+        """Whether it may hold rows open over epochs."""
+        return bool(self.settings.get("keeps_open"))
 
 
 class Outcome(Enum):
@@ -178,6 +234,15 @@ class Memory:
     version: int = 0
     identity: str = ""
     exclusive: bool = False
+
+
+def canonical(value: Json) -> bytes:
+    """The one way to write a JSON value as bytes.
+
+    >>> canonical({"b": 1, "a": [True, None]})
+    b'{"a":[true,null],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def lineage_tag(lineage: str) -> str:

@@ -53,7 +53,7 @@ def next_step(view: View, committed: int, offsets: str | None) -> Decide | Finis
         others = [(g, record) for g, record in attempts if g != winner.generation]
         losers = tuple((g, handles(r) if isinstance(r, Prepared) else {}) for g, r in others)
         return Finish(epoch, winner.generation, handles(winner), losers)
-    if epoch in view.nobodys and epoch <= committed:
+    if epoch in view.undecidable and epoch <= committed:
         raise JournalCorrupt(
             f"epoch {epoch} is decided for nobody, as in a journal that was closed, and this one is in use: {RESTORE}"
         )

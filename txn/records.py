@@ -1,12 +1,7 @@
-"""The journal's records and how they are spelled on disk.
+"""The journal's records, their names and their fields.
 
-A record is one small immutable file of canonical JSON::
-
-    {"check":"<sha256 of the record's canonical JSON>","record":{"format":1,"kind":"decided",...}}
-
-Canonical means sorted keys, no spaces, ASCII, one newline at the end. A file that is not byte for
-byte what its record would be written as is torn or foreign, and so is one whose name does not
-belong to its content: both are errors that name the file, never skipped.
+A record is one small immutable file, written as `codec` says. A file whose name does not belong to its content is an
+error that names the file. Fields are checked and typed once, here: whoever has a record need not look again.
 
 ===================================  ================================================================
 name                                 record
@@ -24,18 +19,19 @@ name                                 record
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from epochal.txn import codec
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.model import Json, Staged
+from epochal.txn.model import Description, Handle, Json, Staged
+from epochal.txn.totals import Totals
 
 FORMAT = 1
 NOBODY = 0  # the winner of an epoch that a closed journal left in doubt
-OPTIONAL = {"omitted": True}  # a field that is not spelled while it is empty
+OPTIONAL = {"omitted": True}  # a field that is not written while it is empty
 _NAME = re.compile(r"g\d{6,}|e\d{12}\.(g\d{6,}|decided|done)|r\d{6,}\.\d{6,}(\.done)?|s\d{12}", re.ASCII)
 
 
@@ -49,13 +45,13 @@ class GenerationStarted:
     base: int  # the first epoch that this journal answers for
     incarnation: int = 1  # which journal of the query this is
     commit: str = "checkpoint"
-    sinks: dict[str, Json] = field(default_factory=dict)  # descriptions, without secrets
-    adopted: dict[str, Json] = field(default_factory=dict)  # sink -> last epoch taken as written
-    driver: dict[str, Json] = field(default_factory=dict)  # host, pid and version, for people
+    sinks: Mapping[str, Description] = field(default_factory=dict)
+    adopted: Mapping[str, int] = field(default_factory=dict)  # sink -> last epoch taken as written
+    driver: Mapping[str, Json] = field(default_factory=dict)  # host, pid and version, for people
     closed: bool = False  # the user chose `new`: the next incarnation has a journal of its own
     at: str = ""
     start: str = field(default="", metadata=OPTIONAL)  # random: the same number in a copy of the journal has another
-    missing: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> last epoch it may lack
+    missing: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> last epoch it may lack
 
     @property
     def name(self) -> str:
@@ -70,7 +66,7 @@ class Prepared:
     epoch: int
     generation: int
     offsets: str  # digest of offsets/N as this generation planned it
-    sinks: dict[str, Json]  # sink -> {handle, rows, digest, changes}
+    sinks: Mapping[str, Staged]
     at: str = ""
     rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls there were since the epoch before
 
@@ -134,7 +130,7 @@ class Roll:
     number: int
     by: int  # the generation that made it
     after: int  # the last epoch that was done
-    sinks: dict[str, Json] = field(default_factory=dict)  # as in PREPARED
+    sinks: Mapping[str, Staged] = field(default_factory=dict)
     at: str = ""
 
     @property
@@ -162,13 +158,17 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every epoch up to `through` is done; their records may be gone."""
+    """Every epoch up to `through` is done; their records may be gone.
+
+    The states in it may be newer: those after any epoch from `through` on that is done. Whoever applies the changes of
+    the later epochs once more gets the same states, because the last change of a key wins.
+    """
 
     kind: ClassVar[str] = "snapshot"
     through: int
     at: str = ""
-    kept: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> what it keeps in the journal
-    totals: dict[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # what the sinks were given, see `totals`
+    kept: Mapping[str, Mapping[str, Json]] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> its state
+    totals: Totals | None = field(default=None, metadata=OPTIONAL)  # what the sinks were given
 
     @property
     def name(self) -> str:
@@ -201,44 +201,21 @@ def epoch_of_name(name: str) -> int | None:
     return int(name[1:13]) if name.startswith("e") else None
 
 
-def canonical(value: Json) -> bytes:
-    """The one spelling of a JSON value.
-
-    >>> canonical({"b": 1, "a": [True, None]})
-    b'{"a":[true,null],"b":1}'
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
 def encode(record: Record) -> bytes:
     """A record as it stands on disk."""
-    fields: dict[str, Json] = {
-        f.name: getattr(record, f.name)
-        for f in dataclasses.fields(record)
-        if getattr(record, f.name) or not _is_optional(f)
-    }
-    return _spell({"format": FORMAT, "kind": record.kind, **fields})
+    fields: dict[str, Json] = {"format": FORMAT, "kind": record.kind}
+    for f in dataclasses.fields(record):
+        value = getattr(record, f.name)
+        if value or not _is_optional(f):
+            fields[f.name] = _WRITERS[f.name](value) if f.name in _WRITERS else value
+    return codec.to_bytes(fields)
 
 
 def decode(path: str, name: str, data: bytes) -> Record:
     """The record in a file, or JournalCorrupt that names the file and says why."""
     if not is_record_name(name):
         raise JournalCorrupt(f"{path}: not a file of this journal; move it away or restore the journal from a copy")
-    try:
-        whole = json.loads(data)
-        inner = whole["record"]
-        version = inner["format"]
-        spelled = _spell(inner)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise JournalCorrupt(f"{path}: torn or foreign ({len(data)} bytes); restore it from a copy") from None
-    if spelled != data:
-        raise JournalCorrupt(f"{path}: its checksum does not match its content; restore it from a copy")
-    if version != FORMAT:
-        raise JournalCorrupt(
-            f"{path}: written in journal format {version}, this epochal reads format {FORMAT}; "
-            "run the newer epochal that wrote it"
-        )
-    record = _build(path, inner)
+    record = _build(path, codec.from_bytes(path, data, version=FORMAT, what="journal format"))
     try:
         own_name = record.name
     except (ValueError, TypeError):
@@ -252,24 +229,61 @@ def _is_optional(field_: dataclasses.Field[Any]) -> bool:
     return bool(field_.metadata.get("omitted"))
 
 
-def _spell(inner: dict[str, Json]) -> bytes:
-    check = hashlib.sha256(canonical(inner)).hexdigest()
-    return canonical({"check": check, "record": inner}) + b"\n"
-
-
-def _build(path: str, inner: dict[str, Json]) -> Record:
+def _build(path: str, inner: dict[str, Any]) -> Record:
     fields = {key: value for key, value in inner.items() if key not in ("format", "kind")}
     kind = _KINDS.get(str(inner.get("kind")))
     known = {f.name: f for f in dataclasses.fields(kind)} if kind is not None else {}
     needed = {name for name, f in known.items() if not _is_optional(f)}
     if kind is None or not needed <= set(fields) <= set(known):
         raise JournalCorrupt(f"{path}: kind {inner.get('kind')!r} with fields {sorted(fields)} is not known here")
-    return kind(**fields)  # type: ignore[arg-type]  # the checksum vouches for what encode wrote
+    readers = {**_READERS, "sinks": _read_description if kind is GenerationStarted else _read_staged}
+    try:
+        typed = {name: readers[name](value) if name in readers else value for name, value in fields.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise JournalCorrupt(f"{path}: a field cannot be read: {fault!r}; restore it from a copy") from None
+    return kind(**typed)
 
 
-def staged_to_json(staged: Staged) -> dict[str, Json]:
-    """A participant's part of a PREPARED record."""
-    part: dict[str, Json] = {"handle": staged.handle.to_json(), "rows": staged.rows}
-    if staged.digest is not None:
-        part["digest"] = staged.digest
-    return {**part, "changes": dict(staged.changes)} if staged.changes else part
+def _by_sink(read: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    return lambda sinks: {name: read(value) for name, value in sinks.items()}
+
+
+def _write_sink(value: Description | Staged) -> dict[str, Json]:
+    if isinstance(value, Description):
+        return dict(value.settings)
+    part: dict[str, Json] = {"handle": value.handle.to_json(), "rows": value.rows}
+    if value.digest is not None:
+        part["digest"] = value.digest
+    return {**part, "changes": dict(value.changes)} if value.changes else part
+
+
+def _staged(part: dict[str, Any]) -> Staged:
+    rows, changes = part["rows"], part.get("changes", {})
+    if not isinstance(rows, int) or not isinstance(changes, dict):
+        raise TypeError(f"rows {rows!r}")
+    return Staged(Handle.from_json(part["handle"]), rows, changes=changes, digest=part.get("digest"))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
+
+
+_read_description = _by_sink(lambda settings: Description(_object(settings)))
+_read_staged = _by_sink(_staged)
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "adopted": _by_sink(int),
+    "missing": _by_sink(int),
+    "driver": _object,
+    "kept": _by_sink(_object),
+    "totals": Totals.from_json,
+}
+_WRITERS: dict[str, Callable[[Any], Json]] = {
+    "sinks": _by_sink(_write_sink),
+    "adopted": dict,
+    "missing": dict,
+    "driver": dict,
+    "kept": _by_sink(dict),
+    "totals": Totals.to_json,
+}

@@ -9,27 +9,27 @@ between two starts, so each attempt goes to the sink that its own generation sta
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from epochal.txn import rolls
 from epochal.txn.checkpoint import Checkpoint
-from epochal.txn.coordinator import Coordinator, claim_of, clear
 from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused, TwoJournals
-from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.guard import Choices, Evidence, check_start
 from epochal.txn.holding import copied, new_start, stranger
+from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
-from epochal.txn.participant import KeepsState, Participant
+from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRows, Outcome, lineage_of
+from epochal.txn.participant import Participant
 from epochal.txn.plan import Sweep, held, sweep
+from epochal.txn.settlement import Settlement, clear
+from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
-from epochal.txn.view import View, target_of
+from epochal.txn.view import View
 
 Build: TypeAlias = Callable[[Mapping[str, Json]], Participant[Any]]
-Told: TypeAlias = Callable[[Attempt, str, Outcome], None]
+OnCommit: TypeAlias = Callable[[Attempt, str, Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class Place:
 class Sinks:
     """Every sink that the generations of a journal describe, each built when it is first needed."""
 
-    def __init__(self, view: View, build: Build) -> None:
+    def __init__(self, view: View, build: Build, *, scratch: str = "") -> None:
+        self.scratch = scratch
         self._build = build
         self._built: dict[Place, Participant[Any]] = {}
-        self._descriptions: dict[Place, dict[str, Json]] = {}
+        self._descriptions: dict[Place, Description] = {}
         self._by_generation: dict[int, dict[str, Place]] = {}
         self.learn(view)
 
@@ -59,7 +60,7 @@ class Sinks:
                 place = _place(name, description)
                 self._by_generation[number][name] = place
                 # The newest description of a place wins: a host may have moved, the rows have not.
-                self._descriptions[place] = description if isinstance(description, dict) else {}
+                self._descriptions[place] = description
 
     def places(self) -> list[Place]:
         """Every place, those of the newest generations first."""
@@ -77,46 +78,24 @@ class Sinks:
             return [place] if place else []
         return [place for place in self.places() if place.sink == sink]
 
-    def description(self, place: Place) -> dict[str, Json]:
+    def description(self, place: Place) -> Description:
         """How the newest generation that has a place describes it."""
         return self._descriptions[place]
 
     def at(self, place: Place) -> Participant[Any]:
         """The participant of a place."""
         if place not in self._built:
-            self._built[place] = self._build(self._descriptions[place])
+            self._built[place] = self._build(self._descriptions[place].settings)
         return self._built[place]
 
 
 class Routed:
-    """All the sinks that ever had one name, as one participant: an attempt goes where it was staged."""
+    """All the sinks that ever had one name: an attempt goes where it was staged."""
 
-    def __init__(self, name: str, sinks: Sinks, told: Told) -> None:
+    def __init__(self, name: str, sinks: Sinks, on_commit: OnCommit) -> None:
         self._name = name
         self._sinks = sinks
-        self._told = told
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def describe(self) -> dict[str, Json]:
-        raise NotImplementedError("a recovery starts no generation")
-
-    def open(self, lineage: str) -> Memory:
-        raise NotImplementedError("a recovery starts no generation")
-
-    def claim(self, claim: Claim, *, version: int) -> bool:
-        raise NotImplementedError("a recovery starts no generation")
-
-    def withdraw(self, claim: Claim) -> None:
-        raise NotImplementedError("a recovery starts no generation")
-
-    def holder(self, lineage: str) -> Claim | None:
-        raise NotImplementedError("a recovery asks each place before it settles")
-
-    def stage(self, attempt: Attempt, rows: Any, *, offsets: str) -> Staged:
-        raise NotImplementedError("a recovery stages nothing")
+        self._on_commit = on_commit
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         places = self._sinks.of(attempt.generation, self._name)
@@ -127,19 +106,16 @@ class Routed:
             )
         outcome = self._sinks.at(places[0]).commit(attempt, handle)
         if not (attempt.roll and outcome is Outcome.ALREADY_COMMITTED):  # each process carries out every roll it sees
-            self._told(attempt, self._name, outcome)
+            self._on_commit(attempt, self._name, outcome)
         return outcome
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         for place in self._sinks.of(attempt.generation, self._name):
             self._sinks.at(place).abort(attempt, handle)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
-        raise NotImplementedError("see epochal.txn.recovery.leftovers")
 
-
-class Recovery(Coordinator[Any]):
-    """A coordinator without a generation: it settles what is decided and starts nothing.
+class Recovery:
+    """Settlement without a driver: it settles what is decided and starts nothing.
 
     What would make a start refuse makes it refuse too, as far as it concerns the sinks that wait.
     """
@@ -150,18 +126,21 @@ class Recovery(Coordinator[Any]):
         journals: Callable[[int], Journal],
         checkpoint: Checkpoint,
         sinks: Sinks,
-        told: Told,
+        on_commit: OnCommit,
     ) -> None:
-        names = dict.fromkeys(place.sink for place in sinks.places())
-        super().__init__(
-            journals=journals, checkpoint=checkpoint, participants=[Routed(name, sinks, told) for name in names]
-        )
+        incarnation, self.journal = current_journal(journals)
+        query = checkpoint.query_id()
+        check_belongs(self.journal, query)
+        self.lineage = lineage_of(query, incarnation)
+        self._checkpoint = checkpoint
         self._sinks = sinks
-        check_belongs(self._journal, self._query)
+        names = dict.fromkeys(place.sink for place in sinks.places())
+        routed = {name: Routed(name, sinks, on_commit) for name in names}
+        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch)
 
     def settle(self) -> None:
         """Check the sinks that wait, then bring every decided epoch to done."""
-        before = self._journal.read()
+        before = self.journal.read()
         self._sinks.learn(before)
         for epoch, place in self._waiting(before):
             try:
@@ -175,13 +154,13 @@ class Recovery(Coordinator[Any]):
                 before=before,
                 memories={place.sink: memory},
                 committed=self._checkpoint.committed(),
-                after=self._journal.read(),
-                journal=self._journal.place,
+                after=self.journal.read(),
+                journal=self.journal.place,
                 starting=False,
             )
-            judge(evidence, Choices())
+            check_start(evidence, Choices())
         self._check_rolled(before)
-        super().settle()
+        self._settlement.settle(self.journal, self.lineage)
 
     def _check_rolled(self, view: View) -> None:
         """What was closed between epochs is shown, whatever a start would say; but not by a copy of the journal."""
@@ -195,11 +174,8 @@ class Recovery(Coordinator[Any]):
             except Exception as fault:
                 raise CommitFailed(place.sink, view.done_through, fault) from fault
             place_of_claim = holder.journal if holder is not None else ""
-            if (why := copied(holder, self._journal.read(), self.lineage, place_of_claim)) is not None:
+            if (why := copied(holder, self.journal.read(), self.lineage, place_of_claim)) is not None:
                 raise TwoJournals(f"sink {place.sink!r} ({place.target}): {why}. Nothing was changed")
-
-    def _check_bound(self, journal: Journal, lineage: str, name: str, participant: Participant[Any]) -> None:
-        """Nothing to do: `settle` has judged every place that waits."""
 
     def _waiting(self, view: View) -> list[tuple[int, Place]]:
         """The sinks that decided epochs wait for, each with the first such epoch."""
@@ -212,6 +188,10 @@ class Recovery(Coordinator[Any]):
                     for place in self._sinks.of(attempt.generation, sink):
                         found.setdefault(place, epoch)
         return [(epoch, place) for place, epoch in found.items()]
+
+
+def _was_checked(journal: Journal, lineage: str, sink: str) -> None:
+    """`Recovery.settle` has checked every place that waits, before the first commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +208,13 @@ def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: i
     """What one sink still has. `newest` and later generations may be alive."""
     return [
         Leftover(place, a, view.state(a.epoch, a.generation), sweep(view, a, newest=newest))
-        for a in sorted(sinks.at(place).leftovers(lineage))
+        for a in sorted(sinks.at(place).leftovers(lineage, sinks.scratch))
     ]
 
 
 def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Attempt]:
     """Remove what the rules allow of one sink's leftovers; seal before delete."""
-    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest)
+    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest, scratch=sinks.scratch)
 
 
 def fence(
@@ -243,7 +223,7 @@ def fence(
     sinks: Sinks,
     *,
     version: str = "",
-    described: Mapping[str, Json] | None = None,
+    described: Mapping[str, Description] | None = None,
     names: Callable[[], str] = new_start,
 ) -> int:
     """Claim the next generation on behalf of nobody: a driver that still runs stops at its next step.
@@ -257,13 +237,12 @@ def fence(
         latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is nobody to fence")
-        driver: dict[str, Json] = {"host": platform.node(), "pid": os.getpid(), "epochal": version, "fence": True}
         started = replace(
             latest,
             generation=latest.generation + 1,
             start=names(),
             sinks={**latest.sinks, **(described or {})},
-            driver=driver,
+            driver={**driver(version), "fence": True},
             at=journal.now(),
         )
         targets = {name: sinks.at(_place(name, description)) for name, description in started.sinks.items()}
@@ -300,12 +279,13 @@ def _memory(name: str, target: Participant[Any], lineage: str) -> Memory:
         ) from fault
 
 
-def open_parts(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
+def open_rows(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
     """What is open in every sink, also in those that the newest generation does not have."""
     found = []
-    for name, participant in _keepers(view, sinks).items():
-        assert isinstance(participant, KeepsState)
-        found += [(name, part) for part in participant.open_parts(view.kept(name))]
+    for name, place in _open_places(view, sinks).items():
+        participant = sinks.at(place)
+        if participant.rolls is not None:
+            found += [(name, rows) for rows in participant.rolls.open_rows(view.sink_state(name))]
     return found
 
 
@@ -321,14 +301,15 @@ def roll_all(
     """Close all that is open, under a generation of its own, which is returned. To be carried out by a recovery."""
     view = journal.read()
     _refuse_doubt(view, checkpoint)  # before a driver is stopped, and once more when none can go on
-    places = _kept_at(view, sinks)
-    described: dict[str, Json] = {name: sinks.description(place) for name, place in places.items()}
+    places = _open_places(view, sinks)
+    described = {name: sinks.description(place) for name, place in places.items()}
     generation = fence(journal, lineage, sinks, version=version, described=described, names=names)
     view = journal.read()
     _refuse_doubt(view, checkpoint)
     view = rolls.seal_older(journal, view, by=generation)
     try:
-        attempt = Attempt(lineage, view.done_through, generation, 1, view.start_of(generation))
+        start = view.start_of(generation)
+        attempt = Attempt(lineage, view.done_through, generation, 1, start, scratch=sinks.scratch)
         rolls.close(journal, view, {name: sinks.at(place) for name, place in places.items()}, attempt, every=True)
     except FileExistsError:
         raise FencedOut(f"generation {generation} was superseded: another driver has started this query") from None
@@ -344,19 +325,14 @@ def _refuse_doubt(view: View, checkpoint: Checkpoint) -> None:
         )
 
 
-def _kept_at(view: View, sinks: Sinks) -> dict[str, Place]:
+def _open_places(view: View, sinks: Sinks) -> dict[str, Place]:
     """Where something is open, by sink."""
     found: dict[str, Place] = {}
     for place in reversed(sinks.places()):  # the newest last: its description wins
-        kept = view.kept(place.sink)
-        if kept and kept.get("target", place.target) == place.target and isinstance(sinks.at(place), KeepsState):
+        state = view.sink_state(place.sink)
+        if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
             found[place.sink] = place
     return found
-
-
-def _keepers(view: View, sinks: Sinks) -> dict[str, Participant[Any]]:
-    """The sinks that have something open, each where that is."""
-    return {name: sinks.at(place) for name, place in _kept_at(view, sinks).items()}
 
 
 def check_belongs(journal: Journal, query: str) -> None:
@@ -386,6 +362,5 @@ def incarnations(journals: Callable[[int], Journal]) -> Iterator[Journal]:
         number += 1
 
 
-def _place(sink: str, description: Json) -> Place:
-    kind = str(description.get("type", "")) if isinstance(description, dict) else ""
-    return Place(sink, kind, target_of(description))
+def _place(sink: str, description: Description) -> Place:
+    return Place(sink, description.kind, description.target)

@@ -1,22 +1,22 @@
-"""What is closed between two epochs, because its time has come or somebody wants to see it.
+"""Rolls: what is closed between two epochs, because its time has come or somebody wants to see it.
 
 A roll is recorded under its generation's next number, create-if-absent. A newer generation takes that number as a seal
 before it stages anything, so that a driver that slept can close nothing that others have built on. Once recorded, a
-roll is carried out by whoever sees it, as often as they like.
+roll is carried out by whoever sees it, as often as they like (`settlement`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Json, Staged
-from epochal.txn.participant import KeepsState, Participant
-from epochal.txn.records import Roll, staged_to_json
-from epochal.txn.view import View, handles
+from epochal.txn.model import Attempt, RollRequest, Staged
+from epochal.txn.participant import Participant
+from epochal.txn.records import Roll
+from epochal.txn.view import View
 
 log = logging.getLogger("epochal")
 
@@ -35,17 +35,22 @@ def seal_older(journal: Journal, view: View, *, by: int) -> View:
     return journal.read()
 
 
-def recall(view: View, participants: Mapping[str, Participant[Any]], epoch: int | None = None) -> None:
-    """Tell each sink what it keeps, and what older generations have staged for the epoch."""
-    older = [handles(record) for _, record in sorted(view.prepared(epoch).items())] if epoch is not None else []
-    for name, participant in participants.items():
-        if isinstance(participant, KeepsState):
-            participant.recall(view.kept(name), [found[name] for found in older if name in found])
+def due(view: View, participants: Iterable[Participant[Any]]) -> float | None:
+    """When a sink wants to close something, in seconds of the wall clock; None for never."""
+    times = (p.rolls.due(view.sink_state(p.name)) for p in participants if p.rolls is not None)
+    return min((at for at in times if at is not None), default=None)
 
 
-def forgotten(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
+def check_states(view: View, participants: Iterable[Participant[Any]]) -> None:
+    """Raise Refused if a sink could not close what is open in it, such as in another target."""
+    for participant in participants:
+        if participant.rolls is not None and (state := view.sink_state(participant.name)):
+            participant.rolls.check_state(state)
+
+
+def without_owner(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
     """The sinks that have something open and that a writer does not have, or not as one that can close it."""
-    return [name for name in view.all_kept() if not isinstance(participants.get(name), KeepsState)]
+    return [name for name in view.sink_states() if name not in participants or participants[name].rolls is None]
 
 
 def close(
@@ -55,29 +60,29 @@ def close(
 
     Raises FileExistsError if it was sealed.
     """
-    recall(view, participants)
     staged: dict[str, Staged] = {}
     for name, participant in participants.items():
-        if isinstance(participant, KeepsState) and view.kept(name):
-            try:
-                participant.abort(attempt, None)  # what an earlier try under this number could not remove
-                part = participant.roll(attempt, every=every)
-            except BaseException as fault:
-                drop(participants, attempt, staged)
-                if isinstance(fault, EpochalError) or not isinstance(fault, Exception):
-                    raise
-                raise CommitFailed(name, attempt.epoch, fault) from fault
-            if part is not None:
-                staged[name] = part
+        state = view.sink_state(name)
+        if participant.rolls is None or not state:
+            continue
+        try:
+            participant.abort(attempt, None)  # what an earlier try under this number could not remove
+            part = participant.rolls.roll(RollRequest(attempt=attempt, state=state, every=every))
+        except BaseException as fault:
+            drop(participants, attempt, staged)
+            if isinstance(fault, EpochalError) or not isinstance(fault, Exception):
+                raise
+            raise CommitFailed(name, attempt.epoch, fault) from fault
+        if part is not None:
+            staged[name] = part
     if not staged:
         return None
-    parts: dict[str, Json] = {name: staged_to_json(part) for name, part in staged.items()}
-    record = Roll(attempt.generation, attempt.roll, attempt.generation, attempt.epoch, parts, journal.now())
+    record = Roll(attempt.generation, attempt.roll, attempt.generation, attempt.epoch, staged, journal.now())
     if not journal.roll(record):
-        found = journal.read().rolls.get(attempt.generation, {}).get(attempt.roll)
-        if found == record:
+        recorded = journal.read().rolls.get(attempt.generation, {}).get(attempt.roll)
+        if recorded == record:
             return record  # a file system that lost its own answer has tried twice
-        if found is None or found.is_seal:  # else it is a namesake's, of a journal that replaced ours
+        if recorded is None or recorded.is_seal:  # else it is a namesake's, of a journal that replaced ours
             drop(participants, attempt, staged)
         raise FileExistsError(record.name)
     return record

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from epochal.txn.coordinator import Coordinator, Ran, Rows
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator, Rows
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 
 log = logging.getLogger("epochal")
@@ -36,59 +37,24 @@ class Backoff:
         return min(self.limit, self.first * 2.0 ** min(failures - 1, 32))
 
 
-class Settler(Generic[Rows]):
-    """Runs a coordinator from several threads: batches, progress events, stop and exit."""
+class Patience:
+    """Settles again and again until it succeeds, whoever it settles for."""
 
     def __init__(
         self,
-        coordinator: Coordinator[Rows],
+        settle: Callable[[], None],
         *,
-        max_pending: int = 1,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        wall: Callable[[], float] = time.time,
-        on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
-        self.coordinator = coordinator
-        self._max_pending = max_pending
+        self._settle_once = settle
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._sleep = sleep
-        self._wall = wall
-        self._on_failure = on_failure
         self._lock = threading.RLock()
         self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
         self._held_since: float | None = None
-        self.failure: EpochalError | None = None  # what ended the background thread
-
-    def start(self) -> None:
-        """Settle in the background whenever `wake` is called."""
-        self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There may be something to settle."""
-        self._wake.set()
-
-    def run(self, epoch: int, rows: Rows) -> Ran:
-        """Stage an epoch, once at most `max_pending` epochs would be waiting with it."""
-        self._raise_failure()
-        with self._lock:
-            self._hold(epoch)
-            failures = 0
-            while True:
-                try:
-                    ran = self.coordinator.run(epoch, rows)
-                except StoreAway as away:
-                    failures += 1
-                    self._log_held(StoreAway(f"epoch {epoch} is not staged yet: {away}"))
-                    self._wait(failures, away)
-                    continue
-                self._log_resumed()
-                return ran
 
     def settle(self, timeout: float | None = None) -> None:
         """Settle every decided epoch; NotSettled if a store stays away for `timeout` seconds."""
@@ -109,6 +75,88 @@ class Settler(Generic[Rows]):
                 self._sleep(pause)  # with a deadline the wait goes on while the query stops
             elif self._stopping.wait(pause):
                 raise NotSettled(f"stopped while waiting: {failed}") from failed
+
+    def _try(self) -> CommitFailed | OSError | None:
+        """One round of settling; the failure, if it is one that waiting may cure."""
+        with self._lock:
+            try:
+                self._settle_once()
+            except (CommitFailed, OSError) as failed:
+                self._log_held(failed)
+                return failed
+            self._log_resumed()
+            return None
+
+    def _log_held(self, failed: CommitFailed | OSError) -> None:
+        now = self._clock()
+        first = self._held_since is None
+        since = now if self._held_since is None else self._held_since
+        self._held_since = since
+        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
+        log.log(
+            logging.WARNING if first else logging.INFO,
+            "commit held, the store does not answer: %s",
+            failed,
+            extra=facts,
+        )
+
+    def _log_resumed(self) -> None:
+        if self._held_since is not None:
+            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
+            self._held_since = None
+
+
+class Settler(Patience, Generic[Rows]):
+    """Runs a coordinator from several threads: batches, progress events, stop and exit."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator[Rows],
+        *,
+        max_pending: int = 1,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        wall: Callable[[], float] = time.time,
+        on_failure: Callable[[EpochalError], None] | None = None,
+    ) -> None:
+        super().__init__(self._settle_coordinator, backoff=backoff, clock=clock, sleep=sleep)
+        self.coordinator = coordinator
+        self._max_pending = max_pending
+        self._wall = wall
+        self._on_failure = on_failure
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.failure: EpochalError | None = None  # what ended the background thread
+
+    def _settle_coordinator(self) -> None:
+        self.coordinator.settle()
+
+    def start(self) -> None:
+        """Settle in the background whenever `wake` is called."""
+        self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to settle."""
+        self._wake.set()
+
+    def run(self, epoch: int, rows: Rows) -> BatchOutcome:
+        """Stage an epoch, once at most `max_pending` epochs would be waiting with it."""
+        self._raise_failure()
+        with self._lock:
+            self._hold(epoch)
+            failures = 0
+            while True:
+                try:
+                    outcome = self.coordinator.run(epoch, rows)
+                except StoreAway as away:
+                    failures += 1
+                    self._log_held(StoreAway(f"epoch {epoch} is not staged yet: {away}"))
+                    self._wait(failures, away)
+                    continue
+                self._log_resumed()
+                return outcome
 
     def give_up(self) -> None:
         """End every wait; what is decided stays decided."""
@@ -148,17 +196,6 @@ class Settler(Generic[Rows]):
             return self.coordinator.pending_below(epoch) < allowed
         except OSError:
             return False  # the journal itself is away, so nobody can tell
-
-    def _try(self) -> CommitFailed | OSError | None:
-        """One round of settling; the failure, if it is one that waiting may cure."""
-        with self._lock:
-            try:
-                self.coordinator.settle()
-            except (CommitFailed, OSError) as failed:
-                self._log_held(failed)
-                return failed
-            self._log_resumed()
-            return None
 
     def _roll(self) -> CommitFailed | OSError | None:
         """Close what is due between epochs; the failure, if it is one that waiting may cure."""
@@ -222,21 +259,3 @@ class Settler(Generic[Rows]):
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-    def _log_held(self, failed: CommitFailed | OSError) -> None:
-        now = self._clock()
-        first = self._held_since is None
-        since = now if self._held_since is None else self._held_since
-        self._held_since = since
-        facts = {"sink": getattr(failed, "sink", "journal"), "held_seconds": round(now - since, 1)}
-        log.log(
-            logging.WARNING if first else logging.INFO,
-            "commit held, the store does not answer: %s",
-            failed,
-            extra=facts,
-        )
-
-    def _log_resumed(self) -> None:
-        if self._held_since is not None:
-            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
-            self._held_since = None

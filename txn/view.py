@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.model import NO_EPOCH, Handle, Json, lineage_of
+from epochal.txn.model import NO_EPOCH, Handle, Json, Staged, lineage_of
 from epochal.txn.records import (
     NOBODY,
     Decided,
@@ -21,12 +22,24 @@ from epochal.txn.records import (
     Seal,
     Snapshot,
     attempt_name,
-    canonical,
 )
+from epochal.txn.row_digests import RowDigest
 from epochal.txn.states import State, advance
+from epochal.txn.totals import EpochSpan, Totals
+
+States: TypeAlias = Mapping[str, Mapping[str, Json]]  # sink -> its state
+Step: TypeAlias = tuple[tuple[int, ...], Mapping[str, Staged]]  # where it stands in the order, and what sinks staged
 
 KEEP_GENERATIONS = 8  # starts that no compaction removes
 RESTORE = "restore the journal from a copy that has it"
+
+
+@dataclass(frozen=True, slots=True)
+class StatesAt:
+    """The state of every sink after an epoch, without the rolls that may follow it."""
+
+    epoch: int
+    states: States
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,12 @@ class View:
     floor: int = NO_EPOCH  # every epoch up to here is done and folded away
     rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
     carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
-    kept_at_floor: Mapping[str, Json] = field(default_factory=dict)  # sink -> what it kept, folded away
-    totals_at_floor: Mapping[str, Json] = field(default_factory=dict)  # what the sinks were given, folded away
-    nobodys: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
-    _kept: dict[str, dict[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # found before
+    states_at_floor: States = field(default_factory=dict)
+    folded_totals: Totals | None = None  # what the sinks were given up to the floor; None if nobody counted
+    undecidable: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
+    # Computed before: the records of these epochs may lack handles and changes.
+    known: StatesAt | None = field(default=None, compare=False)
+    _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # computed before
 
     @cached_property
     def generation(self) -> int:
@@ -99,9 +114,8 @@ class View:
         Epochs that the user has accepted as missing do not count.
         """
         target = self.target(sink, generation)
-        latest = self.latest.missing if self.latest else {}
-        accepted = latest.get(sink)
-        lowest = max(self.floor, accepted if isinstance(accepted, int) else NO_EPOCH)
+        accepted = self.latest.missing.get(sink, NO_EPOCH) if self.latest else NO_EPOCH
+        lowest = max(self.floor, accepted)
         for epoch in sorted((e for e in self.decided if lowest < e < before), reverse=True):
             winner = self.winner(epoch)
             counts = winner is not None and sink in winner.sinks and (epoch in self.done or not only_done)
@@ -113,7 +127,7 @@ class View:
         """Where a generation has a sink; None if its start is gone or has no such sink."""
         started = self.generations.get(generation)
         described = started.sinks.get(sink) if started is not None else None
-        return target_of(described) if described is not None else None
+        return described.target if described is not None else None
 
     def next_roll(self, generation: int) -> int | None:
         """The number of a generation's next roll; None if a newer one has sealed them."""
@@ -142,47 +156,86 @@ class View:
 
     @cached_property
     def may_roll(self) -> bool:
-        """Whether anything of this stream is closed between epochs: a sink is described so, or has kept something."""
+        """Whether anything of this stream is closed between epochs: a sink is described so, or has a state."""
         described = (sink for record in self.generations.values() for sink in record.sinks.values())
-        return any(described_as_open(sink) for sink in described) or bool(self.rolls) or bool(self.all_kept())
+        return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.sink_states())
 
-    def keepers(self) -> set[int]:
-        """The newest generation that describes each place where something is open."""
-        found = {}
-        for name, kept in self.all_kept().items():
-            assert isinstance(kept, dict)
+    def generations_with_open_rows(self) -> set[int]:
+        """The newest generation that describes each target in which something is open."""
+        newest = {}
+        for name, state in self.sink_states().items():
             for number, record in sorted(self.generations.items()):
                 sink = record.sinks.get(name)
-                if isinstance(sink, dict) and kept.get("target", sink.get("target")) == sink.get("target"):
-                    found[name] = number
-        return set(found.values())
+                if sink is not None and state.get("target", sink.target) == sink.target:
+                    newest[name] = number
+        return set(newest.values())
 
-    def kept(self, sink: str, *, through: int | None = None) -> dict[str, Json]:
-        """What a sink keeps in the journal, after every decided epoch and roll up to `through`."""
-        if through is None and sink in self._kept:
-            return self._kept[sink]
-        folded = self.kept_at_floor.get(sink)
-        found: dict[str, Json] = dict(folded) if isinstance(folded, dict) else {}
-        winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > self.floor)
-        steps = [((epoch, 0, 0, 0), record.sinks) for epoch, record in winners if record is not None]
-        steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in self.rolled()]
-        for order, sinks in sorted(steps, key=lambda step: step[0]):
-            part = sinks.get(sink)
-            changes = part.get("changes") if isinstance(part, dict) else None
-            if isinstance(changes, dict) and (through is None or order[0] <= through):
-                found.update(changes)
-        found = {key: value for key, value in found.items() if value is not None}
-        if through is None:
-            self._kept[sink] = found
-        return found
+    def sink_state(self, sink: str, *, through: int | None = None) -> Mapping[str, Json]:
+        """A sink's state after every decided epoch and roll up to `through`."""
+        if through is not None:
+            return self._state(sink, until=(through + 1,))
+        if sink not in self._states:
+            self._states[sink] = self._state(sink, until=None)
+        return self._states[sink]
 
-    def all_kept(self, *, through: int | None = None) -> dict[str, Json]:
-        """What every sink that ever was keeps."""
-        names = {*self.kept_at_floor}
-        for record in (*(self.winner(epoch) for epoch in self.decided), *self.rolled()):
-            names.update(record.sinks if record is not None else ())
-        kept: dict[str, Json] = {name: found for name in sorted(names) if (found := self.kept(name, through=through))}
-        return kept
+    def sink_states(self) -> dict[str, Mapping[str, Json]]:
+        """The state of every sink that has one."""
+        states = {name: self.sink_state(name) for name in self._stateful}
+        return {name: state for name, state in states.items() if state}
+
+    def states_for_snapshot(self) -> States:
+        """The states after the last epoch that is done, with the rolls that follow it: they are folded away with it."""
+        states = {name: self.sink_state(name, through=self.done_through) for name in self._stateful}
+        return {name: state for name, state in states.items() if state}
+
+    @cached_property
+    def settled_states(self) -> StatesAt:
+        """The states after the last epoch that is done, without the rolls that may still follow it."""
+        states = {name: self._state(name, until=(self.done_through, 1)) for name in self._stateful}
+        return StatesAt(self.done_through, {name: state for name, state in states.items() if state})
+
+    def _state(self, sink: str, *, until: tuple[int, ...] | None) -> Mapping[str, Json]:
+        base: Mapping[str, Json] = self._base.states.get(sink, {})
+        state: dict[str, Json] | None = None
+        for order, sinks in self._changes:
+            changes = sinks[sink].changes if sink in sinks and (until is None or order < until) else {}
+            if changes:
+                state = dict(base) if state is None else state
+                state.update(changes)
+        return base if state is None else {key: value for key, value in state.items() if value is not None}
+
+    @cached_property
+    def _stateful(self) -> list[str]:
+        changed = (name for _, sinks in self._changes for name, staged in sinks.items() if staged.changes)
+        return sorted({*self._base.states, *changed})
+
+    @property
+    def _base(self) -> StatesAt:
+        if self.known is not None and self.known.epoch >= self.floor:
+            return self.known
+        return StatesAt(self.floor, self.states_at_floor)
+
+    @cached_property
+    def _changes(self) -> list[Step]:
+        """What was decided after the base, in order: an epoch is (N, 0), the rolls after it (N, 1, ...)."""
+        base = self._base
+        winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > base.epoch)
+        steps: list[Step] = [((epoch, 0), record.sinks) for epoch, record in winners if record is not None]
+        rolls = (r for r in self.rolled() if r.after >= base.epoch)  # a snapshot covers those after its own epoch too
+        steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in rolls]
+        return sorted(steps, key=lambda step: step[0])
+
+    def totals(self, *, through: int) -> Totals:
+        """What every sink was given up to an epoch."""
+        since = self.folded_totals or Totals(max(self.base, self.floor + 1))
+        return since.plus(self._spans(through))
+
+    def _spans(self, through: int) -> Iterator[tuple[str, EpochSpan]]:
+        for epoch in range(max(self.floor + 1, self.base), through + 1):
+            winner = self.winner(epoch)
+            for name, staged in winner.sinks.items() if winner is not None else ():
+                target = self.target(name, self.decided[epoch]) or ""
+                yield name, EpochSpan(target, epoch, epoch, 1, RowDigest(staged.rows, staged.digest))
 
     def state(self, epoch: int, generation: int) -> State:
         """Where one attempt stands; an illegal history is JournalCorrupt."""
@@ -206,21 +259,8 @@ class View:
         return advance(state, State.DONE, what=what) if epoch in self.done else state
 
 
-def described_as_open(description: Json) -> bool:
-    """Whether a sink, as a generation's record describes it, keeps something open over epochs."""
-    return isinstance(description, dict) and bool(description.get("keeps_open"))
-
-
-def target_of(description: Json) -> str:
-    """Where a sink keeps its epochs, by its description; one that names no target is told apart by all of it."""
-    if not isinstance(description, dict):
-        return ""
-    target = description.get("target")
-    return target if isinstance(target, str) else canonical(description).decode("ascii")
-
-
-def fold(records: Iterable[Record]) -> View:
-    """The view of a set of records, in any order."""
+def fold(records: Iterable[Record], known: StatesAt | None = None) -> View:
+    """The view of a set of records, in any order; `known` are states that were computed from them before."""
     generations: dict[int, GenerationStarted] = {}
     attempts: dict[int, dict[int, Prepared | Seal]] = {}
     decided: dict[int, int] = {}
@@ -228,9 +268,9 @@ def fold(records: Iterable[Record]) -> View:
     rolls: dict[int, dict[int, Roll]] = {}
     carried_out: set[tuple[int, int]] = set()
     floor = NO_EPOCH
-    kept: dict[str, Json] = {}
-    totals: dict[str, Json] = {}
-    nobodys: set[int] = set()
+    states: States = {}
+    totals: Totals | None = None
+    undecidable: set[int] = set()
     for record in records:
         match record:
             case GenerationStarted():
@@ -238,7 +278,7 @@ def fold(records: Iterable[Record]) -> View:
             case Prepared() | Seal():
                 attempts.setdefault(record.epoch, {})[record.generation] = record
             case Decided(generation=winner) if winner == NOBODY:
-                nobodys.add(record.epoch)
+                undecidable.add(record.epoch)
             case Decided():
                 decided[record.epoch] = record.generation
             case Done():
@@ -248,7 +288,7 @@ def fold(records: Iterable[Record]) -> View:
             case Rolled():
                 carried_out.add((record.generation, record.number))
             case Snapshot() if record.through > floor:
-                floor, kept, totals = record.through, record.kept, record.totals
+                floor, states, totals = record.through, record.kept, record.totals
     view = View(
         generations,
         attempts,
@@ -257,9 +297,10 @@ def fold(records: Iterable[Record]) -> View:
         floor,
         rolls,
         frozenset(carried_out),
-        kept,
+        states,
         totals,
-        frozenset(nobodys),
+        frozenset(undecidable),
+        known,
     )
     _check(view, done)
     return view
@@ -305,14 +346,14 @@ def _check_generations(view: View) -> None:
 def _check_epochs(view: View) -> None:
     """Epochs follow each other: each has a record until a snapshot covers it, and one that is done has a winner."""
     first = max(view.base, view.floor + 1)
-    known = {e for e in view.attempts if view.prepared(e)} | view.decided.keys() | view.nobodys
+    known = {e for e in view.attempts if view.prepared(e)} | view.decided.keys() | view.undecidable
     for epoch in range(first, max(known, default=first)):
         if epoch not in known:
             raise JournalCorrupt(
                 f"epoch {epoch} has no record and epoch {max(known)} has: records or a snapshot are missing; {RESTORE}"
             )
     for epoch in range(first, view.done_through):
-        if epoch not in view.decided and epoch not in view.nobodys:
+        if epoch not in view.decided and epoch not in view.undecidable:
             raise JournalCorrupt(
                 f"epoch {view.done_through} is done, and the decision about epoch {epoch} is missing "
                 f"({Decided(epoch, 0).name}); {RESTORE}"
@@ -332,17 +373,4 @@ def _check_rolls(view: View) -> None:
 
 def handles(record: Prepared | Roll) -> dict[str, Handle]:
     """The handles of a record by sink."""
-    found = {}
-    for sink, part in record.sinks.items():
-        found[sink] = Handle.from_json(part["handle"] if isinstance(part, dict) else None)
-    return found
-
-
-def rows(record: Prepared) -> dict[str, int]:
-    """The row counts of a PREPARED record by sink."""
-    return {sink: _count(part) for sink, part in record.sinks.items()}
-
-
-def _count(part: Json) -> int:
-    value = part.get("rows") if isinstance(part, dict) else None
-    return value if isinstance(value, int) else 0
+    return {sink: staged.handle for sink, staged in record.sinks.items()}

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
-from epochal.sinks.hadoop import start_on_demand
+from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
-from epochal.txn.audit import Difference, Found, Judgement, Scope, Verdict, expected, judge
+from epochal.txn.audit import Difference, Found, Judgement, Scope, Verdict, compare_with_store, expected
 from epochal.txn.model import NO_EPOCH, Json
-from epochal.txn.participant import Auditable
 from epochal.txn.recovery import Place, Sinks
 from epochal.txn.view import View
 
@@ -25,6 +24,7 @@ DIFFERS = 3
 SHOWN = 20
 TRIES = 3
 COLOURS = {Verdict.EXACT: "green", Verdict.DIFFERS: "red", Verdict.NOT_PROVABLE: "yellow"}
+MOVED_ON = "the stream went on while it was audited; stop it, or audit again"
 UNSETTLED = "what is decided is not all carried out, and parts that were open are on their way: `epochal recover` first"
 NO_AUDIT = "the sink has no audit: its participant does not say what is in its store"
 
@@ -84,25 +84,25 @@ def _judged(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, told: Cal
     for left in reversed(range(TRIES)):
         view = stream.journal.read()
         wanted = expected(view, place.sink, place.target, alone=alone)
-        if not isinstance(participant, Auditable):
-            return judge(wanted, Found(unproven=(NO_AUDIT,)))
-        found = participant.audit(
+        if participant.audits is None:
+            return compare_with_store(wanted, Found(unproven=(NO_AUDIT,)))
+        found = participant.audits.audit(
             Scope(
                 lineage=stream.lineage,
                 expected=wanted,
-                kept=view.kept(place.sink, through=view.done_through),
+                state=view.sink_state(place.sink, through=view.done_through),
                 fast=fast,
-                told=lambda what: told(f"{place.sink}: {what}"),
+                progress=lambda what: told(f"{place.sink}: {what}"),
             )
         )
-        judgement = judge(wanted, found)
+        judgement = compare_with_store(wanted, found)
         if judgement.verdict is Verdict.DIFFERS and _is_moving(stream, view, place):
-            return judge(wanted, Found(unproven=(UNSETTLED,)))
+            return compare_with_store(wanted, Found(unproven=(UNSETTLED,)))
         after = stream.journal.read()
         if judgement.verdict is Verdict.EXACT or (after.done_through, after.rolls) == (view.done_through, view.rolls):
             break
         if not left:  # what seemed to differ may have moved on while it was looked at
-            return judge(wanted, Found(unproven=("the stream went on while it was audited; stop it, or audit again",)))
+            return compare_with_store(wanted, Found(unproven=(MOVED_ON,)))
     return judgement
 
 
@@ -110,7 +110,7 @@ def _is_moving(stream: Stream, view: View, place: Place) -> bool:
     """Whether parts that are open are just being closed: then their rows are between two places."""
     rolled = any(place.sink in record.sinks for record in view.to_carry_out())
     held = plan.held(view, stream.checkpoint.committed())
-    return rolled or (bool(held) and bool(view.kept(place.sink, through=view.done_through)))
+    return rolled or (bool(held) and bool(view.sink_state(place.sink, through=view.done_through)))
 
 
 def to_json(found: Audit) -> dict[str, Json]:

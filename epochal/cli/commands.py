@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from epochal._version import __version__
 from epochal.cli.text import AWAY, REFUSED, paint, tell_error
-from epochal.sinks.quantities import parse_duration, parse_size
-from epochal.sinks.trust import trusting
+from epochal.sinks.config.quantities import parse_duration, parse_size
+from epochal.sinks.config.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled
 
 INTERRUPTED = 130

@@ -15,7 +15,7 @@ from epochal.cli.streams import reach, start_spark
 from epochal.cli.text import counted, lasting, paint, size, table
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
-from epochal.sinks.hadoop import start_on_demand
+from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn.files import JoiningFiles
 from epochal.txn.model import Json
 

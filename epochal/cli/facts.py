@@ -9,12 +9,12 @@ from epochal.cli.streams import Stream
 from epochal.txn.checkpoint import sample_of_offsets
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.files import TEMPORARY
-from epochal.txn.guard import Choices, Evidence, judge
-from epochal.txn.model import NO_EPOCH, Memory, OpenPart
+from epochal.txn.guard import Choices, Evidence, check_start
+from epochal.txn.model import NO_EPOCH, Memory, OpenRows
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import held
 from epochal.txn.records import GenerationStarted, Prepared
-from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_parts
+from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
 from epochal.txn.view import View
 
 
@@ -49,7 +49,7 @@ class Facts:
     held: list[Held]
     sinks: list[SinkFacts]
     leftovers: list[Leftover]
-    open: list[tuple[str, OpenPart]]
+    open: list[tuple[str, OpenRows]]
     records: int
     size: int
     temporary: int
@@ -104,9 +104,9 @@ def gather(stream: Stream) -> Facts:
     )
 
 
-def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenPart]]:
+def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
     try:
-        return open_parts(view, sinks)
+        return open_rows(view, sinks)
     except OSError:
         return []  # a store is away, which its own line says
 
@@ -169,7 +169,7 @@ def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, commit
         sample=lambda: sample_of_offsets(stream.checkpoint),
     )
     try:
-        judge(evidence, Choices())
+        check_start(evidence, Choices())
     except Refused as fault:
         return str(fault)
     return stores.refused[0] if stores.refused else ""

@@ -14,7 +14,7 @@ from epochal.cli.text import counted, listed, paint
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import held
 from epochal.txn.recovery import Recovery
-from epochal.txn.settler import Settler
+from epochal.txn.settler import Patience
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
@@ -22,9 +22,9 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     stream = open_stream(checkpoint, journal)
     progress = _Progress(stream, quiet=as_json)
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), told=progress.committed
+        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=progress.committed
     )
-    Settler(recovery).settle(timeout)
+    Patience(recovery.settle).settle(timeout)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in in_doubt(view, stream.checkpoint.committed())})
     if as_json:

@@ -12,23 +12,23 @@ from epochal._version import __version__
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
-from epochal.txn.model import OpenPart
-from epochal.txn.recovery import Recovery, open_parts, roll_all
-from epochal.txn.settler import Settler
+from epochal.txn.model import OpenRows
+from epochal.txn.recovery import Recovery, open_rows, roll_all
+from epochal.txn.settler import Patience
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
     """Settle what is decided, then close every open part; NotSettled if a store stays away."""
     stream = open_stream(checkpoint, journal)
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), told=lambda *_: None
+        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=lambda *_: None
     )
-    Settler(recovery).settle(timeout)
-    found: list[tuple[str, OpenPart]] = open_parts(stream.journal.read(), stream.sinks())
+    Patience(recovery.settle).settle(timeout)
+    found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
     generation = None
     if found:
         generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
-        Settler(recovery).settle(timeout)
+        Patience(recovery.settle).settle(timeout)
     if as_json:
         answer = {
             "checkpoint": stream.path,

@@ -8,11 +8,11 @@ import time
 from epochal.cli.facts import Facts, gather
 from epochal.cli.streams import open_stream
 from epochal.cli.text import AWAY, REFUSED, counted, facts, lasting, listed, paint, size, table
-from epochal.txn.model import Json, OpenPart
+from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Sweep
+from epochal.txn.records import Prepared
 from epochal.txn.recovery import Leftover
 from epochal.txn.states import State
-from epochal.txn.view import rows
 
 
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
@@ -77,14 +77,14 @@ def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
     return table(["SINK", "EPOCH", "GENERATION", "STATE", "RULE", "WHY"], cells, right=["EPOCH", "GENERATION"])
 
 
-def part_json(sink: str, part: OpenPart) -> dict[str, Json]:
+def part_json(sink: str, part: OpenRows) -> dict[str, Json]:
     """One open part for machines; times in seconds since 1970."""
     return {
         "sink": sink,
-        "bucket": part.bucket,
+        "bucket": part.group,
         "bytes": part.bytes,
         "rows": part.rows,
-        "pieces": part.pieces,
+        "pieces": part.chunks,
         "first": part.first,
         "last": part.last,
     }
@@ -93,17 +93,21 @@ def part_json(sink: str, part: OpenPart) -> dict[str, Json]:
 SHOWN = 20
 
 
-def open_table(parts: list[tuple[str, OpenPart]]) -> str:
+def _rows(record: Prepared) -> dict[str, int]:
+    return {sink: staged.rows for sink, staged in record.sinks.items()}
+
+
+def open_table(parts: list[tuple[str, OpenRows]]) -> str:
     """Open parts for people, the oldest first; of very many, the oldest."""
     now = time.time()
     oldest = sorted(parts, key=lambda item: item[1].first)
     cells = [
         [
             sink,
-            part.bucket or "-",
+            part.group or "-",
             size(part.bytes),
             "?" if part.rows is None else f"{part.rows:,}",
-            str(part.pieces),
+            str(part.chunks),
             lasting(now - part.first),
             lasting(now - part.last),
         ]
@@ -140,7 +144,7 @@ def to_json(found: Facts) -> dict[str, Json]:
             for sink in found.sinks
         ],
         "in_doubt": [
-            {"epoch": p.epoch, "generation": p.generation, "at": p.at, "rows": dict(rows(p))} for p in found.in_doubt
+            {"epoch": p.epoch, "generation": p.generation, "at": p.at, "rows": dict(_rows(p))} for p in found.in_doubt
         ],
         "held": [
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in found.held
@@ -181,7 +185,9 @@ def to_text(found: Facts) -> str:
         _sinks(found),
     ]
     if found.in_doubt:
-        cells = [[str(p.epoch), str(p.generation), str(max(rows(p).values(), default=0)), p.at] for p in found.in_doubt]
+        cells = [
+            [str(p.epoch), str(p.generation), str(max(_rows(p).values(), default=0)), p.at] for p in found.in_doubt
+        ]
         shown = table(["EPOCH", "GENERATION", "ROWS", "PREPARED"], cells, right=["EPOCH", "GENERATION", "ROWS"])
         parts.append(_titled("in doubt: prepared, and Spark's commits/N decides", shown))
     if found.held:

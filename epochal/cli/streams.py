@@ -10,30 +10,20 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, Protocol, cast
+from typing import Any
 
-from epochal.sinks import webhdfs
-from epochal.sinks.hadoop import resolve, start_on_demand
+from epochal.sinks.config.kinds import GROUP, class_of
+from epochal.sinks.storage import webhdfs
+from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.txn.coordinator import current_journal
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, is_local, join
-from epochal.txn.journal import Journal
+from epochal.txn.incarnations import current_journal
+from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.reaching import reaching
 from epochal.txn.recovery import Sinks, check_belongs
-
-GROUP = "epochal.participants"
-# For a checkout that is not installed and so has no entry points.
-BUILT_IN = {
-    "cassandra": "epochal.sinks.cassandra:from_description",
-    "delta": "epochal.sinks.delta:from_description",
-    "files": "epochal.sinks.files:from_description",
-    "directory": "epochal.testing.directory:from_description",
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ class Stream:
 
     def sinks(self) -> Sinks:
         """The sinks that the journal describes now."""
-        return Sinks(self.journal.read(), build)
+        return Sinks(self.journal.read(), build, scratch=scratch_beside(self.journal_path))
 
 
 def open_stream(checkpoint: str, journal: str | None) -> Stream:
@@ -101,23 +91,15 @@ def _needs_spark(path: str) -> bool:
     return not is_local(path) and not webhdfs.reaches(path)
 
 
-class FromDescription(Protocol):
-    """What an entry point of `GROUP` names."""
-
-    def __call__(self, description: Mapping[str, Json], /) -> Participant[Any]: ...
-
-
 def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
     place = description.get("staging", description.get("target"))  # where its files are
     if isinstance(place, str) and _needs_spark(place):
         start_spark(place)
-    for point in entry_points(group=GROUP, name=kind):
-        return cast("FromDescription", point.load())(description)
-    if kind in BUILT_IN:
-        module, _, name = BUILT_IN[kind].partition(":")
-        return cast("FromDescription", getattr(import_module(module), name))(description)
+    found = class_of(kind)
+    if found is not None:
+        return found.from_description(description)
     raise Refused(
         f"sink {description.get('name')!r}: no participant of type {kind!r} is installed here; install the package "
         f"that has it (its entry point is in the group {GROUP!r})"

@@ -17,23 +17,26 @@ read what everybody can see, and let pytest collect the class::
         def visible(self) -> list[int]:
             return [row.id for row in read_as_anybody_would(self.path)]
 
-Each test starts with an empty store. Rows are known by their numbers, so that a row which is lost
-is told from one which is doubled. The tests are plain asserts; for pytest's fuller messages put
-``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
+A participant that holds rows open over epochs (`Participant.rolls`) passes `RollsContract` too, configured so that it
+does. Each test runs twice, with the participant as it is and behind a `Wrapper`, and starts with an empty store. Rows
+are known by their numbers, so that a lost row and a doubled one are told apart. The tests are plain asserts; for
+pytest's fuller messages put ``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import pytest
+
 from epochal.testing.processes import Answer, in_threads
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome
-from epochal.txn.participant import Participant
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, RollRequest, Staged
+from epochal.txn.participant import Participant, Wrapper
 
 Rows = TypeVar("Rows")
 
@@ -44,10 +47,16 @@ FIRST = Attempt(OURS, 0, 1)
 SECOND = Attempt(OURS, 1, 1)
 
 
-class ParticipantContract(Generic[Rows]):
-    """What the protocol relies on, one claim a test."""
+class StoreUnderTest(Generic[Rows]):
+    """What a contract needs to know of a store."""
 
     rounds = 10  # how often a race is run
+    wrapped = False  # set by `_each_way`
+
+    @pytest.fixture(autouse=True, params=["bare", "wrapped"])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        """Every test runs twice: a participant behind a `Wrapper`, as dead letters are, must lose nothing."""
+        self.wrapped = request.param == "wrapped"
 
     # What a subclass provides.
 
@@ -71,11 +80,46 @@ class ParticipantContract(Generic[Rows]):
 
     def lose_staged(self, attempt: Attempt, handle: Handle) -> None:
         """Remove what an attempt staged behind the participant's back."""
-        self.participant().abort(attempt, handle)
+        self._made().abort(attempt, handle)
 
     def at_once(self, calls: Sequence[Callable[[], Answer]]) -> list[Answer | Exception]:
         """Run calls at the same time; `in_processes` where the store's client survives a fork."""
         return in_threads(calls)
+
+    # What the tests are made of.
+
+    def _made(self) -> Participant[Rows]:
+        return Wrapper(self.participant()) if self.wrapped else self.participant()
+
+    def _rebuilt(self, description: dict[str, Json]) -> Participant[Rows]:
+        rebuilt = self.rebuilt(description)
+        return Wrapper(rebuilt) if self.wrapped else rebuilt
+
+    def _claim(self, lineage: str, *, start: str = "a", replaces: tuple[str, ...] = ()) -> Claim:
+        return claim_for(self._made(), lineage, start=start, replaces=replaces)
+
+    def _enrolled(self, lineage: str = OURS) -> Participant[Rows]:
+        if not self._memory(lineage).enrolled:
+            self._claim(lineage)
+        return self._made()
+
+    def _stage(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
+        return self._enrolled(attempt.lineage).stage(self._batch(attempt, numbers)).handle
+
+    def _batch(self, attempt: Attempt, numbers: Sequence[int]) -> Batch[Rows]:
+        return Batch(attempt=attempt, rows=self.rows(numbers), offsets=_offsets(attempt))
+
+    def _commit(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
+        handle = self._stage(attempt, numbers)
+        self._made().commit(attempt, handle)
+        return handle
+
+    def _memory(self, lineage: str = OURS) -> Memory:
+        return self._made().open(lineage)
+
+
+class ParticipantContract(StoreUnderTest[Rows]):
+    """What the protocol relies on, one claim a test."""
 
     # Staging and committing.
 
@@ -85,36 +129,36 @@ class ParticipantContract(Generic[Rows]):
         assert self.visible() == []
 
     def test_stage_counts_its_rows(self) -> None:
-        staged = self._enrolled().stage(FIRST, self.rows([1, 2, 3]), offsets=_offsets(FIRST))
+        staged = self._enrolled().stage(self._batch(FIRST, [1, 2, 3]))
 
         assert staged.rows == 3
 
     def test_commit_shows_the_rows(self) -> None:
         handle = self._stage(FIRST, [1, 2, 3])
 
-        assert self.participant().commit(FIRST, handle) is Outcome.COMMITTED
+        assert self._made().commit(FIRST, handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_commit_repeated_shows_the_rows_once_and_says_so(self) -> None:
         handle = self._commit(FIRST, [1, 2, 3])
 
-        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
-        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert self._made().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert self._made().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_commit_of_an_earlier_epoch_repeated_after_a_later_one_changes_nothing(self) -> None:
         handle = self._commit(FIRST, [1, 2])
         self._commit(SECOND, [3])
 
-        assert self.participant().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
+        assert self._made().commit(FIRST, handle) is Outcome.ALREADY_COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
         assert self._memory().last == SECOND.epoch
 
     def test_a_new_process_commits_with_the_description_and_the_handle_as_json(self) -> None:
         handle = _through_json(self._stage(FIRST, [1, 2, 3]))
-        description = json.loads(json.dumps(self.participant().describe()))
+        description = json.loads(json.dumps(self._made().describe()))
 
-        assert self.rebuilt(description).commit(FIRST, handle) is Outcome.COMMITTED
+        assert self._rebuilt(description).commit(FIRST, handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_epochs_add_up(self) -> None:
@@ -125,19 +169,19 @@ class ParticipantContract(Generic[Rows]):
 
     def test_two_epochs_may_be_staged_before_either_is_committed(self) -> None:
         first, second = self._stage(FIRST, [1, 2]), self._stage(SECOND, [3])
-        self.participant().commit(FIRST, first)
+        self._made().commit(FIRST, first)
         seen_between = sorted(self.visible())
-        self.participant().commit(SECOND, second)
+        self._made().commit(SECOND, second)
 
         assert seen_between == [1, 2]
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_an_empty_epoch_commits_and_is_remembered(self) -> None:
-        staged = self._enrolled().stage(FIRST, self.rows([]), offsets=_offsets(FIRST))
-        outcome = self.participant().commit(FIRST, _through_json(staged.handle))
+        staged = self._enrolled().stage(self._batch(FIRST, []))
+        outcome = self._made().commit(FIRST, _through_json(staged.handle))
 
         assert (staged.rows, outcome) == (0, Outcome.COMMITTED)
-        assert self.participant().commit(FIRST, staged.handle) is Outcome.ALREADY_COMMITTED
+        assert self._made().commit(FIRST, staged.handle) is Outcome.ALREADY_COMMITTED
         assert self.visible() == []
         assert self._memory().last == FIRST.epoch, "the guard would take the target for an older copy"
 
@@ -152,7 +196,7 @@ class ParticipantContract(Generic[Rows]):
         handle = self._stage(FIRST, [1, 2, 3])
         self.lose_staged(FIRST, handle)
 
-        fault = _raised(lambda: self.participant().commit(FIRST, handle))
+        fault = _raised(lambda: self._made().commit(FIRST, handle))
         assert isinstance(fault, DataLost), repr(fault)
         assert self.visible() == []
 
@@ -160,10 +204,10 @@ class ParticipantContract(Generic[Rows]):
         handle = self._stage(FIRST, [1, 2, 3])
         newer = Handle(handle.version + 1000, handle.body)
 
-        fault = _raised(lambda: self.participant().commit(FIRST, newer))
+        fault = _raised(lambda: self._made().commit(FIRST, newer))
         assert isinstance(fault, EpochalError), f"{fault!r} would be tried again for ever"
         assert self.visible() == []
-        assert self.participant().commit(FIRST, handle) is Outcome.COMMITTED
+        assert self._made().commit(FIRST, handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
 
     def test_two_processes_that_commit_the_same_handle_show_the_rows_once(self) -> None:
@@ -172,52 +216,52 @@ class ParticipantContract(Generic[Rows]):
             attempt = Attempt(OURS, epoch, 1)
             handle = self._stage(attempt, [2 * epoch, 2 * epoch + 1])
             expected += [2 * epoch, 2 * epoch + 1]
-            answers = self.at_once([partial(self.participant().commit, attempt, handle) for _ in range(2)])
+            answers = self.at_once([partial(self._made().commit, attempt, handle) for _ in range(2)])
 
             assert not [a for a in answers if isinstance(a, EpochalError)], answers
-            assert self.participant().commit(attempt, handle) is Outcome.ALREADY_COMMITTED
+            assert self._made().commit(attempt, handle) is Outcome.ALREADY_COMMITTED
             assert sorted(self.visible()) == expected
 
     # Aborting.
 
     def test_abort_without_a_handle_removes_an_attempt_that_was_never_prepared(self) -> None:
         self._stage(FIRST, [1, 2, 3])
-        self.participant().abort(FIRST, None)
+        self._made().abort(FIRST, None)
 
-        assert self.participant().leftovers(OURS) == []
+        assert self._made().leftovers(OURS) == []
         assert self.visible() == []
 
     def test_abort_with_its_handle_removes_an_attempt(self) -> None:
         handle = self._stage(FIRST, [1, 2, 3])
-        self.participant().abort(FIRST, _through_json(handle))
+        self._made().abort(FIRST, _through_json(handle))
 
-        assert self.participant().leftovers(OURS) == []
+        assert self._made().leftovers(OURS) == []
         assert self.visible() == []
 
     def test_abort_repeated_is_no_error(self) -> None:
         handle = self._stage(FIRST, [1, 2, 3])
         for _ in range(2):
-            self.participant().abort(FIRST, handle)
-            self.participant().abort(FIRST, None)
+            self._made().abort(FIRST, handle)
+            self._made().abort(FIRST, None)
 
-        assert self.participant().leftovers(OURS) == []
+        assert self._made().leftovers(OURS) == []
 
     def test_abort_of_what_was_never_staged_is_no_error(self) -> None:
         self._enrolled().abort(FIRST, None)
 
-        assert self.participant().leftovers(OURS) == []
+        assert self._made().leftovers(OURS) == []
 
     def test_abort_after_commit_removes_nothing_visible(self) -> None:
         handle = self._commit(FIRST, [1, 2, 3])
-        self.participant().abort(FIRST, handle)
-        self.participant().abort(FIRST, None)
+        self._made().abort(FIRST, handle)
+        self._made().abort(FIRST, None)
 
         assert sorted(self.visible()) == [1, 2, 3]
         assert self._memory().last == FIRST.epoch
 
     def test_an_aborted_epoch_can_be_staged_by_the_next_generation(self) -> None:
         self._stage(FIRST, [1, 2, 3])
-        self.participant().abort(FIRST, None)
+        self._made().abort(FIRST, None)
         self._commit(Attempt(OURS, 0, 2), [1, 2, 3])
 
         assert sorted(self.visible()) == [1, 2, 3]
@@ -226,10 +270,10 @@ class ParticipantContract(Generic[Rows]):
         for generation in range(1, self.rounds + 1):
             attempt = Attempt(OURS, 0, generation)
             handle = self._stage(attempt, [1, 2])
-            answers = self.at_once([partial(self.participant().abort, attempt, handle) for _ in range(2)])
+            answers = self.at_once([partial(self._made().abort, attempt, handle) for _ in range(2)])
 
             assert answers == [None, None]
-            assert self.participant().leftovers(OURS) == []
+            assert self._made().leftovers(OURS) == []
 
     # Two attempts at one epoch.
 
@@ -242,8 +286,8 @@ class ParticipantContract(Generic[Rows]):
     def test_the_loser_can_be_aborted_before_the_winner_commits(self) -> None:
         self._stage(Attempt(OURS, 0, 1), [1, 2])
         handle = self._stage(Attempt(OURS, 0, 2), [1, 2])
-        self.participant().abort(Attempt(OURS, 0, 1), None)
-        self.participant().commit(Attempt(OURS, 0, 2), handle)
+        self._made().abort(Attempt(OURS, 0, 1), None)
+        self._made().commit(Attempt(OURS, 0, 2), handle)
 
         assert sorted(self.visible()) == [1, 2]
 
@@ -254,31 +298,31 @@ class ParticipantContract(Generic[Rows]):
         for attempt in (FIRST, again, SECOND):
             self._stage(attempt, [attempt.epoch])
 
-        assert sorted(self.participant().leftovers(OURS)) == sorted([FIRST, again, SECOND])
+        assert sorted(self._made().leftovers(OURS)) == sorted([FIRST, again, SECOND])
 
     def test_leftovers_forget_what_was_committed(self) -> None:
         handle = self._stage(FIRST, [1, 2, 3])
         self._stage(SECOND, [4])
-        self.participant().commit(FIRST, handle)
+        self._made().commit(FIRST, handle)
 
-        assert self.participant().leftovers(OURS) == [SECOND]
+        assert self._made().leftovers(OURS) == [SECOND]
 
     def test_leftovers_of_an_unused_store_are_none(self) -> None:
-        assert self.participant().leftovers(OURS) == []
+        assert self._made().leftovers(OURS) == []
 
     def test_leftovers_are_those_of_one_lineage(self) -> None:
         for lineage in (OURS, OURS_AGAIN, THEIRS):
             self._stage(Attempt(lineage, 0, 1), [1])
 
-        assert self.participant().leftovers(OURS_AGAIN) == [Attempt(OURS_AGAIN, 0, 1)]
+        assert self._made().leftovers(OURS_AGAIN) == [Attempt(OURS_AGAIN, 0, 1)]
 
     # Several lineages.
 
     def test_lineages_with_the_same_epoch_and_generation_do_not_meet(self) -> None:
         ours, again, theirs = (Attempt(lineage, 0, 1) for lineage in (OURS, OURS_AGAIN, THEIRS))
         handles = {a: self._stage(a, [number]) for number, a in enumerate((ours, again, theirs))}
-        self.participant().abort(again, None)
-        outcomes = [self.participant().commit(a, handles[a]) for a in (ours, theirs)]
+        self._made().abort(again, None)
+        outcomes = [self._made().commit(a, handles[a]) for a in (ours, theirs)]
 
         assert outcomes == [Outcome.COMMITTED, Outcome.COMMITTED]
         assert sorted(self.visible()) == [0, 2]
@@ -314,7 +358,7 @@ class ParticipantContract(Generic[Rows]):
     def test_staging_and_aborting_are_not_remembered_as_epochs(self) -> None:
         self._stage(FIRST, [1])
         staged = self._memory()
-        self.participant().abort(FIRST, None)
+        self._made().abort(FIRST, None)
 
         assert (staged.last, dict(staged.recent)) == (NO_EPOCH, {})
         assert (self._memory().last, dict(self._memory().recent)) == (NO_EPOCH, {})
@@ -356,39 +400,39 @@ class ParticipantContract(Generic[Rows]):
         second = self._claim(OURS, start="b")
 
         assert first != second
-        assert self.participant().holder(OURS) == self._memory(OURS).holder == second
-        assert self.participant().holder(THEIRS) is None
+        assert self._made().holder(OURS) == self._memory(OURS).holder == second
+        assert self._made().holder(THEIRS) is None
 
     def test_a_claim_on_a_version_that_is_over_is_refused(self) -> None:
         seen = self._memory(THEIRS).version
         first = self._claim(OURS)
 
         late = Claim(lineage=THEIRS, generation=1, start="z", journal="/journals/z")
-        assert not self.participant().claim(late, version=seen)
-        assert self.participant().holder(THEIRS) is None
-        assert self.participant().holder(OURS) == first
+        assert not self._made().claim(late, version=seen)
+        assert self._made().holder(THEIRS) is None
+        assert self._made().holder(OURS) == first
         assert not self._memory(THEIRS).enrolled
 
     def test_of_several_that_claim_at_once_one_succeeds(self) -> None:
         for number in range(self.rounds):
             version = self._memory().version
             claims = [Claim(lineage=OURS, generation=number, start=f"{number}{who}", journal="/j") for who in "ab"]
-            answers = self.at_once([partial(self.participant().claim, claim, version=version) for claim in claims])
+            answers = self.at_once([partial(self._made().claim, claim, version=version) for claim in claims])
 
             assert sorted(map(str, answers)) == ["False", "True"], answers
-            assert self.participant().holder(OURS) == claims[answers.index(True)]
+            assert self._made().holder(OURS) == claims[answers.index(True)]
 
     def test_who_takes_a_lineages_place_holds_the_target_for_it(self) -> None:
         self._claim(OURS)
         theirs = self._claim(THEIRS, replaces=(OURS,))
 
-        assert self.participant().holder(OURS) == theirs
+        assert self._made().holder(OURS) == theirs
 
     def test_a_lineage_stays_replaced_when_its_successor_starts_again(self) -> None:
         self._claim(OURS)
         self._claim(THEIRS, start="a", replaces=(OURS,))
         self._claim(THEIRS, start="b")
-        holder = self.participant().holder(OURS)
+        holder = self._made().holder(OURS)
 
         assert holder is not None
         assert (holder.lineage, holder.start) == (THEIRS, "b")
@@ -397,20 +441,20 @@ class ParticipantContract(Generic[Rows]):
     def test_a_claim_that_is_taken_back_leaves_the_target_to_those_before_it(self) -> None:
         ours = self._claim(OURS)
         theirs = self._claim(THEIRS, replaces=(OURS,))
-        self.participant().withdraw(theirs)
+        self._made().withdraw(theirs)
 
-        assert self.participant().holder(OURS) == ours
-        assert self.participant().holder(THEIRS) is None
+        assert self._made().holder(OURS) == ours
+        assert self._made().holder(THEIRS) is None
         assert self._memory(OURS).adopted_by is None
 
     # Copies of a journal, and stores that went back.
 
     def test_an_epoch_that_is_there_from_another_start_is_refused(self) -> None:
         ours, copy = replace(FIRST, start="a"), replace(FIRST, start="b")
-        self.participant().commit(ours, self._stage(ours, [1, 2]))
+        self._made().commit(ours, self._stage(ours, [1, 2]))
         handle = self._stage(copy, [1, 2])
 
-        fault = _raised(lambda: self.participant().commit(copy, handle))
+        fault = _raised(lambda: self._made().commit(copy, handle))
         assert isinstance(fault, TwoJournals), repr(fault)
         assert sorted(self.visible()) == [1, 2]
 
@@ -419,62 +463,129 @@ class ParticipantContract(Generic[Rows]):
         later = Attempt(OURS, 3, 1, after=2)
         handle = self._stage(Attempt(OURS, 3, 1), [2])
 
-        fault = _raised(lambda: self.participant().commit(later, handle))
+        fault = _raised(lambda: self._made().commit(later, handle))
         assert isinstance(fault, Rewound), repr(fault)
         assert self.visible() == [1]
-        assert self.participant().commit(replace(later, after=0), handle) is Outcome.COMMITTED
+        assert self._made().commit(replace(later, after=0), handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2]
 
     # Description.
 
     def test_the_description_is_json_with_type_and_target(self) -> None:
-        description = self.participant().describe()
+        description = self._made().describe()
 
         assert json.loads(json.dumps(description, allow_nan=False)) == description
         assert isinstance(description.get("type"), str)
         assert isinstance(description.get("target"), str)
 
     def test_the_description_and_the_memory_name_the_same_target(self) -> None:
-        assert self.participant().describe()["target"] == self._enrolled().open(OURS).target
+        assert self._made().describe()["target"] == self._enrolled().open(OURS).target
 
     def test_the_description_rebuilds_the_participant(self) -> None:
-        description = self.participant().describe()
-        rebuilt = self.rebuilt(json.loads(json.dumps(description)))
+        description = self._made().describe()
+        rebuilt = self._rebuilt(json.loads(json.dumps(description)))
 
-        assert rebuilt.name == self.participant().name
+        assert rebuilt.name == self._made().name
         assert rebuilt.describe() == description
-
-    # What the tests are made of.
-
-    def _claim(self, lineage: str, *, start: str = "a", replaces: tuple[str, ...] = ()) -> Claim:
-        return claim_for(self.participant(), lineage, start=start, replaces=replaces)
-
-    def _enrolled(self, lineage: str = OURS) -> Participant[Rows]:
-        if not self._memory(lineage).enrolled:
-            self._claim(lineage)
-        return self.participant()
-
-    def _stage(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
-        staged = self._enrolled(attempt.lineage).stage(attempt, self.rows(numbers), offsets=_offsets(attempt))
-        return staged.handle
-
-    def _commit(self, attempt: Attempt, numbers: Sequence[int]) -> Handle:
-        handle = self._stage(attempt, numbers)
-        self.participant().commit(attempt, handle)
-        return handle
-
-    def _memory(self, lineage: str = OURS) -> Memory:
-        return self.participant().open(lineage)
 
     def _of_two_attempts(self, *, winner: int, loser: int) -> None:
         handles = {g: self._stage(Attempt(OURS, 0, g), [1, 2, 3]) for g in (1, 2)}
-        outcome = self.participant().commit(Attempt(OURS, 0, winner), handles[winner])
-        self.participant().abort(Attempt(OURS, 0, loser), handles[loser])
+        outcome = self._made().commit(Attempt(OURS, 0, winner), handles[winner])
+        self._made().abort(Attempt(OURS, 0, loser), handles[loser])
 
         assert outcome is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2, 3]
-        assert self.participant().leftovers(OURS) == []
-        assert self.participant().commit(Attempt(OURS, 0, winner), handles[winner]) is Outcome.ALREADY_COMMITTED
+        assert self._made().leftovers(OURS) == []
+        assert self._made().commit(Attempt(OURS, 0, winner), handles[winner]) is Outcome.ALREADY_COMMITTED
+
+
+class RollsContract(StoreUnderTest[Rows]):
+    """What the protocol relies on where rows are held open over epochs.
+
+    The participant holds the rows of two epochs of two rows each open, and closes nothing by itself meanwhile.
+    """
+
+    def test_it_declares_that_it_holds_rows_open(self) -> None:
+        rolls = self._made().rolls
+
+        assert rolls is not None
+        assert rolls.opens
+
+    def test_rows_held_open_are_committed_and_not_shown(self) -> None:
+        state = self._run([1, 2], [3, 4])
+
+        assert self.visible() == []
+        assert state, "without a state nobody could close what is open"
+
+    def test_a_roll_shows_all_that_is_open_once(self) -> None:
+        attempt, staged = self._rolled(self._run([1, 2], [3, 4]))
+        hidden = self.visible()
+        outcomes = [self._made().commit(attempt, _through_json(staged.handle)) for _ in range(2)]
+
+        assert hidden == []
+        assert outcomes == [Outcome.COMMITTED, Outcome.ALREADY_COMMITTED]
+        assert sorted(self.visible()) == [1, 2, 3, 4]
+
+    def test_nothing_is_open_after_a_roll(self) -> None:
+        state = self._run([1, 2], [3, 4])
+        attempt, staged = self._rolled(state)
+        self._made().commit(attempt, staged.handle)
+        after = _changed(state, staged)
+        rolls = self._made().rolls
+
+        assert rolls is not None
+        assert rolls.roll(RollRequest(attempt=replace(attempt, roll=2), state=after, every=True)) is None
+        assert (rolls.due(after), rolls.open_rows(after)) == (None, [])
+
+    def test_what_is_open_is_listed(self) -> None:
+        state = self._run([1, 2], [3, 4])
+        rolls = self._made().rolls
+
+        assert rolls is not None
+        assert rolls.open_rows(state)
+        rolls.check_state(state)
+
+    def test_a_roll_that_is_aborted_leaves_everything_open(self) -> None:
+        state = self._run([1, 2], [3, 4])
+        attempt, staged = self._rolled(state)
+        self._made().abort(attempt, staged.handle)
+        again, staged = self._rolled(state)
+        self._made().commit(again, staged.handle)
+
+        assert sorted(self.visible()) == [1, 2, 3, 4]
+
+    def test_a_process_without_memory_goes_on_from_the_state_alone(self) -> None:
+        state = json.loads(json.dumps(self._run([1, 2])))
+        state = json.loads(json.dumps(self._run([3, 4], state=state, first=1)))
+        attempt, staged = self._rolled(state, after=1)
+        self._made().commit(attempt, staged.handle)
+
+        assert sorted(self.visible()) == [1, 2, 3, 4]
+
+    def _run(
+        self, *epochs: Sequence[int], state: Mapping[str, Json] | None = None, first: int = 0
+    ) -> Mapping[str, Json]:
+        """Stage and commit epochs one after the other; the state after them."""
+        state = state or {}
+        for epoch, numbers in enumerate(epochs, start=first):
+            attempt = Attempt(OURS, epoch, 1)
+            staged = self._enrolled().stage(replace(self._batch(attempt, numbers), state=state))
+            self._made().commit(attempt, staged.handle)
+            state = _changed(state, staged)
+        return state
+
+    def _rolled(self, state: Mapping[str, Json], after: int = 1) -> tuple[Attempt, Staged]:
+        attempt = Attempt(OURS, after, 1, roll=1)
+        rolls = self._made().rolls
+        assert rolls is not None
+        staged = rolls.roll(RollRequest(attempt=attempt, state=state, every=True))
+        assert staged is not None
+        return attempt, staged
+
+
+def _changed(state: Mapping[str, Json], staged: Staged) -> Mapping[str, Json]:
+    """A state after what was staged is decided, as the journal computes it."""
+    return {key: value for key, value in {**state, **staged.changes}.items() if value is not None}
 
 
 def claim_for(

@@ -5,7 +5,7 @@ files: this participant hides no mistake of the protocol. Layout::
 
     target/000000000042.000003.LINEAGE           published: one JSON value a line
     target/_staged/LINEAGE/000000000042.000003
-    target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.enrolment`)
+    target/_lineages/claim-000000000007.json     who writes here (`epochal.sinks.storage.register`)
 
 The first line of a file says which start of which lineage wrote it, and from which source offsets.
 """
@@ -13,16 +13,19 @@ The first line of a file says which start of which lineage wrote it, and from wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 from urllib.parse import quote
 
-from epochal.sinks.enrolment import Register
+from epochal.sinks.storage.register import Register
 from epochal.txn import failpoints
 from epochal.txn.errors import DataLost, OptionError, Refused, Rewound, TwoJournals
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.participant import Auditable, Rolls
 
 HANDLE_VERSION = 1
+failpoints.register("directory", {"write": "the epoch is staged", "rename": "the staged file gets its name"})
 KEY_LENGTH = len(Attempt("", 0, 0).key)
 
 
@@ -42,8 +45,24 @@ class DirectoryParticipant:
     def name(self) -> str:
         return self._name
 
+    @property
+    def rolls(self) -> Rolls | None:
+        return None
+
+    @property
+    def audits(self) -> Auditable | None:
+        return None
+
     def describe(self) -> dict[str, Json]:
         return {"type": "directory", "target": self._path, "name": self._name}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Json]) -> Self:
+        """The participant that `describe` described."""
+        target, name = description.get("target"), description.get("name")
+        if not (isinstance(target, str) and isinstance(name, str)):
+            raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
+        return cls(target, name=name)
 
     def open(self, lineage: str) -> Memory:
         register = self._register.read()
@@ -67,6 +86,12 @@ class DirectoryParticipant:
             identity=identity_of(self._path),
         )
 
+    def check_frame(self, rows: Sequence[Json]) -> Sequence[str]:  # noqa: ARG002  # any JSON will do
+        return ()
+
+    def check_output_mode(self, mode: str) -> None:
+        pass
+
     def claim(self, claim: Claim, *, version: int) -> bool:
         sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # what dead starts were writing
         return self._register.claim(claim, version=version)
@@ -77,13 +102,14 @@ class DirectoryParticipant:
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        head = json.dumps({"lineage": attempt.lineage, "offsets": offsets, "start": attempt.start})
-        data = "".join(line + "\n" for line in [head, *map(json.dumps, rows)]).encode()
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        attempt = batch.attempt
+        head = json.dumps({"lineage": attempt.lineage, "offsets": batch.offsets, "start": attempt.start})
+        data = "".join(line + "\n" for line in [head, *map(json.dumps, batch.rows)]).encode()
         failpoints.hit("before-write")
         self._files.create(self._staged(attempt), data)
         failpoints.hit("after-write")
-        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(rows))
+        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data)}), len(batch.rows))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if handle.version != HANDLE_VERSION:
@@ -112,7 +138,7 @@ class DirectoryParticipant:
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the name says it all
         self._files.delete(self._staged(attempt))
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         folder = join(self._path, "_staged", _quoted(lineage))
         found = (Attempt.from_key(lineage, name) for name in self._files.names(folder))
         return [attempt for attempt in found if attempt is not None]
@@ -150,14 +176,6 @@ class DirectoryParticipant:
         found = epochs.get(attempt.epoch, "")
         if found.startswith(attempt.number) and self._head(found).get("start", attempt.start) != attempt.start:
             raise TwoJournals(f"{self._path}: epoch {attempt.epoch} is there from another start of this generation")
-
-
-def from_description(description: dict[str, Json]) -> DirectoryParticipant:
-    """The participant that `describe` described."""
-    target, name = description.get("target"), description.get("name")
-    if not (isinstance(target, str) and isinstance(name, str)):
-        raise OptionError("the description of a directory", [f"{description!r} lacks a target or a name"])
-    return DirectoryParticipant(target, name=name)
 
 
 def _quoted(lineage: str) -> str:

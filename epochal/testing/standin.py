@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Generic
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.txn.coordinator import Ran, Rows
+from epochal.txn.batches import BatchOutcome, Rows
 from epochal.txn.files import Files, join
 
 
@@ -35,7 +35,7 @@ class StandInQuery(Generic[Rows]):
         self,
         epochs: int,
         rows_of: Callable[[int], Rows],
-        batch: Callable[[int, Rows], Ran],
+        batch: Callable[[int, Rows], BatchOutcome],
         progress: Callable[[], None],
     ) -> None:
         """Run the epochs that are not committed yet, up to `epochs` in all."""

@@ -17,8 +17,9 @@ from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.handle import StagedEpoch
+from epochal.sinks.cassandra.layout import home_of
 from epochal.testing.contract import claim_for
-from epochal.txn.model import Attempt, Handle, Outcome
+from epochal.txn.model import Attempt, Batch, Handle, Outcome
 from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def stage(sink: CassandraSink, epoch: int, rows: DataFrame, generation: int = 1)
     attempt = Attempt(LINEAGE, epoch, generation)
     if not sink.open(LINEAGE).enrolled:
         claim_for(sink, LINEAGE)
-    return attempt, sink.stage(attempt, rows, offsets=f"{epoch:064x}").handle
+    return attempt, sink.stage(Batch(attempt=attempt, rows=rows, offsets=f"{epoch:064x}")).handle
 
 
 def write(sink: CassandraSink, epoch: int, rows: DataFrame) -> tuple[Attempt, Handle]:
@@ -107,13 +108,13 @@ class Zombie:
 
     def __init__(self, sink: CassandraSink, attempt: Attempt, handle: Handle, folder: Path) -> None:
         self._sink, self._attempt, self._epoch = sink, attempt, StagedEpoch.read(handle)
-        self._home = Path(sink._home(attempt))
+        self._home = Path(home_of(sink._place(attempt.scratch)[1], attempt))
         self._copy = folder / "asleep"
         shutil.copytree(self._home, self._copy)
 
     def wake(self) -> None:
         shutil.copytree(self._copy, self._home, dirs_exist_ok=True)
-        committer = self._sink._committer()
+        committer = self._sink._committer(self._attempt)
         todo = committer._todo(self._attempt, self._epoch)
         assert todo
         committer._run(self._attempt, self._epoch, todo)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from epochal import CassandraSink
-from epochal.sinks.cassandra import from_description
 from epochal.testing.contract import ParticipantContract
 from epochal.txn.model import Json
 from integration_tests.cassandra.tables import Keyspace
@@ -32,7 +31,7 @@ class TestCassandra(ParticipantContract[Any]):
         return self.space.sink(self.table, staging=str(self.staging))
 
     def rebuilt(self, description: dict[str, Json]) -> CassandraSink:
-        return from_description(description)
+        return CassandraSink.from_description(description)
 
     def rows(self, numbers: Sequence[int]) -> DataFrame:
         return self.spark.createDataFrame([(n, n % 2) for n in numbers], "number long, odd long").coalesce(1)

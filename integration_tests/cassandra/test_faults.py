@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from epochal import CassandraSink
+from epochal import CassandraSink, Tuning
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster
 from epochal.txn.errors import StoreAway
@@ -98,13 +98,13 @@ def test_an_overloaded_server_drops_writes_and_none_is_lost(spark: SparkSession,
     with servers.cassandra(settings=TINY, folder=folder) as cluster, keyspace(cluster) as space:
         table = space.table("rows", "id bigint PRIMARY KEY, text text")
         totals = space.table("totals", "bucket bigint PRIMARY KEY, id bigint, n bigint, epochal text")
-        plain = space.sink(table, staging=str(tmp_path / "rows"), in_flight=512)
+        plain = space.sink(table, staging=str(tmp_path / "rows"), tuning=Tuning(in_flight=512))
         adding = space.sink(
             totals,
             staging=str(tmp_path / "totals"),
             mode="accumulate",
             totals={"id": "sum", "n": "count"},
-            in_flight=512,
+            tuning=Tuning(in_flight=512),
         )
         for epoch in range(2):
             ids = spark.range(epoch * rows, (epoch + 1) * rows)

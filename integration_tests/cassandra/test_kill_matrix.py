@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace
 from integration_tests.cassandra.test_kills import IN_WORKERS
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
 IN_RECOVERY = ("before-seal", "after-abort", "after-prepared", "after-rows", "before-ledger", "before-done")
 CASES = [
     (name, commit, sinks)
-    for name, commit, sinks in product(failpoints.NAMES, ("checkpoint", "eager"), ("cassandra", "kinds"))
+    for name, commit, sinks in product(steps.NAMES, ("checkpoint", "eager"), ("cassandra", "kinds"))
     if not (name.endswith((*OF_FILES, *OF_DELTA, "rename")) and sinks == "cassandra")
     if name not in OF_ROLLING
     if name not in IN_WORKERS  # a dying worker ends no driver: test_kills.py

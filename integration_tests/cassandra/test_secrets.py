@@ -13,10 +13,9 @@ import pytest
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster
 
-from epochal import CassandraSink, EpochWriter
-from epochal.sinks.cassandra import from_description
-from epochal.sinks.cassandra.endpoint import PASSWORD, USER
-from epochal.sinks.trust import HOSTS, trusting
+from epochal import CassandraSink, Connection, EpochWriter
+from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER
+from epochal.sinks.config.trust import HOSTS, trusting
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster
 from epochal.txn.errors import Refused
@@ -41,7 +40,7 @@ class Guarded:
     session: Any
 
     def sink(self, **changes: Any) -> CassandraSink:
-        options = {
+        options: dict[str, Any] = {
             "contact_points": self.server.hosts,
             "port": self.server.port,
             "tls": True,
@@ -51,7 +50,8 @@ class Guarded:
             "user": "writer",
             "password": SECRET,
         }
-        return CassandraSink("guarded.rows", **{**options, **changes})
+        connection = Connection(**{**options, **{name: changes.pop(name) for name in options if name in changes}})
+        return CassandraSink("guarded.rows", connection=connection, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +107,9 @@ def test_a_sink_rebuilt_from_the_journal_takes_its_password_from_the_environment
 ) -> None:
     sink = guarded.sink(staging=str(tmp_path))
     attempt, handle = stage(sink, 0, spark.range(100, 110))
-    rebuilt = from_description(sink.describe())
+    rebuilt = CassandraSink.from_description(sink.describe())
     monkeypatch.setenv(HOSTS, ",".join(guarded.server.hosts))
-    with pytest.raises(Refused, match=r"AuthenticationFailed.*it wants a user and a password: give user="):
+    with pytest.raises(Refused, match=r"AuthenticationFailed.*it wants a user and a password: give Connection\(user="):
         rebuilt.commit(attempt, handle)
     monkeypatch.setenv(USER, "writer")
     monkeypatch.setenv(PASSWORD, SECRET)
@@ -126,16 +126,19 @@ def test_hosts_that_only_a_journal_names_get_no_secret(
     described = guarded.sink(staging=str(tmp_path)).describe()
 
     with pytest.raises(Refused, match=f"named by the journal alone.*--trust {guarded.server.hosts[0]}"):
-        from_description(described).open(LINEAGE)
+        CassandraSink.from_description(described).open(LINEAGE)
     with trusting(guarded.server.hosts[0]):
-        assert from_description(described).open(LINEAGE).target
+        assert CassandraSink.from_description(described).open(LINEAGE).target
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"password": f"{SECRET}-not"}, "check the user and the password"),
-        ({"user": None, "password": None}, "it wants a user and a password: give user= and password=, or set EPOCHAL_"),
+        (
+            {"user": None, "password": None},
+            "it wants a user and a password: give Connection(user=",
+        ),
         ({"ca_file": "OTHER"}, "the server's certificate is not signed by ca_file"),
         ({"ca_file": "nowhere.pem"}, "No such file or directory; check ca_file, cert_file and key_file"),
     ],

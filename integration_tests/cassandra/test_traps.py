@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal import BadRows, FencedOut, Refused
-from epochal.sinks.cassandra import ledger, limits
-from epochal.sinks.cassandra.connection import connect
+from epochal import BadRows, FencedOut, Refused, Tuning
+from epochal.sinks.cassandra import ledger
+from epochal.sinks.cassandra.cluster import limits
+from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.sink import CassandraSink
 from epochal.testing.contract import claim_for
-from epochal.txn.model import Attempt, Handle, Outcome
+from epochal.txn.model import Attempt, Batch, Handle, Outcome
 from integration_tests.cassandra.tables import LINEAGE, Keyspace, Zombie, pairs, seen, stage, write
 from integration_tests.spark.waiting import wait_until
 
@@ -143,7 +144,8 @@ def test_who_takes_a_streams_place_writes_after_it_whatever_the_clocks_say(
     sink = space.sink(table, staging=sink.describe()["staging"])
     claim_for(sink, "another", replaces=(LINEAGE,))
     attempt = Attempt("another", 0, 1)
-    sink.commit(attempt, sink.stage(attempt, pairs(spark, (1, 2, "slow")), offsets="f").handle)
+    batch = Batch(attempt=attempt, rows=pairs(spark, (1, 2, "slow")), offsets="f")
+    sink.commit(attempt, sink.stage(batch).handle)
 
     assert seen(space, table) == [(1, 2, "slow")]
 
@@ -243,7 +245,7 @@ def test_a_row_that_the_servers_commit_log_cannot_hold_is_refused_while_staging(
     spark: SparkSession, space: Keyspace, tmp_path: Path
 ) -> None:
     table = space.table("wide", "id bigint PRIMARY KEY, text text")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), max_row_bytes=1 << 30)
+    sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(max_row_bytes=1 << 30))
     largest = limits.largest_row(connect(sink._endpoint))
     assert largest is not None
     with pytest.raises(BadRows, match=f"a row has more than {largest} bytes"):
@@ -266,7 +268,7 @@ def test_what_was_written_of_an_epoch_is_not_written_again(
 
 def test_many_rows_are_all_there_or_the_commit_has_failed(spark: SparkSession, space: Keyspace, tmp_path: Path) -> None:
     table = space.table("many", "id bigint PRIMARY KEY, text text")
-    sink = space.sink(table, staging=str(tmp_path / "staged"), in_flight=256)
+    sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(in_flight=256))
     write(sink, 0, spark.range(100_000).selectExpr("id", "repeat('x', 20) AS text"))
     (count,) = space.execute(f"SELECT count(*) AS n FROM {table}")
 

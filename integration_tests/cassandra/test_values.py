@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
-from epochal import BadRows, CassandraSink, EpochWriter, Refused, RollingFileSink
+from epochal import BadRows, CassandraSink, EpochWriter, Refused, RollingFileSink, Tuning
 from epochal.spark_plugins.conf import writer_from_settings
 from integration_tests.cassandra.tables import LINEAGE, Keyspace, stage, write
 
@@ -133,7 +133,7 @@ def test_bad_input_is_refused_with_its_reason_and_nothing_is_written(
     spark: SparkSession, space: Keyspace, tmp_path: Path, columns: str, frame: list[str], reason: str
 ) -> None:
     table = space.table("t", columns)
-    sink = space.sink(table, staging=str(tmp_path / "staged"), max_row_bytes=4096)
+    sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(max_row_bytes=4096))
     rows = spark.range(3).selectExpr(*frame)
 
     with pytest.raises((BadRows, Refused)) as told:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from epochal import DeltaSink
 from epochal.testing.contract import claim_for
-from epochal.txn.model import Attempt, Handle
+from epochal.txn.model import Attempt, Batch, Handle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ def staged(sink: DeltaSink, epoch: Attempt, rows: DataFrame) -> Handle:
     """An epoch of a stream that is enrolled."""
     if not sink.open(epoch.lineage).enrolled:
         claim_for(sink, epoch.lineage)
-    return sink.stage(epoch, rows, offsets=OFFSETS).handle
+    return sink.stage(Batch(attempt=epoch, rows=rows, offsets=OFFSETS)).handle
 
 
 def write(sink: DeltaSink, number: int, rows: DataFrame, *, lineage: str = LINEAGE) -> None:

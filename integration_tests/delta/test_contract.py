@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from epochal import DeltaSink
-from epochal.sinks.delta import from_description
 from epochal.testing.contract import ParticipantContract
 from epochal.txn.model import Json
 from integration_tests.delta.tables import make
@@ -34,7 +33,7 @@ class DeltaContract(ParticipantContract[Any]):
         return DeltaSink(str(self.path), **self.options)
 
     def rebuilt(self, description: dict[str, Json]) -> DeltaSink:
-        return from_description(description)
+        return DeltaSink.from_description(description)
 
     def rows(self, numbers: Sequence[int]) -> DataFrame:
         return self.spark.createDataFrame([(n, n % 2) for n in numbers], "number long, odd long").coalesce(1)

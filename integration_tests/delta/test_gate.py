@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from epochal import BadRows, DeltaSink, Refused
+from epochal.sinks.delta.options import Mode
 from integration_tests.delta.tables import by_delta, by_delta_rs, engines, make, numbers, write
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def test_a_promise_inside_of_a_column_is_refused(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("mode", ["complete", "upsert"])
-def test_an_append_only_table_is_neither_replaced_nor_merged(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_an_append_only_table_is_neither_replaced_nor_merged(spark: SparkSession, tmp_path: Path, mode: Mode) -> None:
     table = tmp_path / "table"
     make(spark, table, COLUMNS, properties=("'delta.appendOnly'='true'",))
     sink = DeltaSink(str(table), mode=mode, keys=["id"] if mode == "upsert" else [])
@@ -166,7 +167,7 @@ def test_a_session_without_deltas_code_is_told_what_to_do(
 ) -> None:
     make(spark, tmp_path / "table", "id bigint NOT NULL, word string")
     missing: Callable[[object], bool] = lambda _: False  # noqa: E731
-    monkeypatch.setattr("epochal.sinks.delta.jvm._has_delta", missing)
+    monkeypatch.setattr("epochal.sinks.delta.table.jvm._has_delta", missing)
 
     with pytest.raises(Refused, match=r"epochal\.session"):
         write(DeltaSink(str(tmp_path / "table"), mode="upsert", keys=["id"]), 0, numbers(spark, 1))

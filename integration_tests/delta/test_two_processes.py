@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from epochal.sinks.delta.native import NativeTable
+from epochal.sinks.delta.table.native import NativeTable
 from integration_tests.delta.committer import SCHEMA, put_staged
 from integration_tests.delta.tables import LINEAGE, OTHER
 from integration_tests.spark.children import Child, Children, children

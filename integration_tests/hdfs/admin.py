@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from epochal.sinks.webhdfs import WebHdfsFiles
+from epochal.sinks.storage.webhdfs import WebHdfsFiles
 from epochal.testing.servers import HdfsCluster, hdfs_site
 from epochal.testing.servers.artifacts import HDFS, jars
 from epochal.testing.servers.hdfs_java import GOOD, JVM

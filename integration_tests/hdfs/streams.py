@@ -14,8 +14,8 @@ from integration_tests.spark.driver import Ending
 FILES = 4
 ENDLESS = "--endless"
 HELD, RESUMED, NOT_STAGED = "commit held", "commit resumed", "epoch not staged"
-# With three files in each epoch, the second of epoch 1.
-MID_COMMIT = "before-rename@5"
+# An epoch has three files: the first is renamed alone, then the others. Here after the first of epoch 1.
+MID_COMMIT = "before-rename@4"
 MID_STAGE = "before-write@3"
 
 

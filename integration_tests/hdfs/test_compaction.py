@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal
-from epochal.sinks.webhdfs import ADDRESS
-from epochal.txn import failpoints
+from epochal.sinks.files.options import Format
+from epochal.sinks.storage.webhdfs import ADDRESS
+from integration_tests import steps
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.children import Children
@@ -44,7 +45,7 @@ def test_kills_around_every_step_on_hdfs_without_java_show_readers_every_row_onc
     publish_epochs(spark, sink, range(EACH))
     reader = drivers.run_module("integration_tests.spark.manifest_reader", target, str(stop))
     epochs = EACH
-    for point in failpoints.NAMES_OF_COMPACTION:
+    for point in steps.NAMES_OF_COMPACTION:
         publish_epochs(spark, sink, range(epochs, epochs + EACH))
         epochs += EACH
         killed = drivers.run_module("epochal.cli", "compact", target, points=f"{point}=kill").wait()
@@ -56,7 +57,7 @@ def test_kills_around_every_step_on_hdfs_without_java_show_readers_every_row_onc
 
     assert last.ending is Ending.DONE, last.output
     assert seen["faults"] == []
-    assert seen["lists"] > len(failpoints.NAMES_OF_COMPACTION)
+    assert seen["lists"] > len(steps.NAMES_OF_COMPACTION)
     check(remote, epochs, files=3)
 
 
@@ -73,7 +74,7 @@ KILLS = ("after-compact-stage", "before-compact-rename=kill@2", "after-compact-d
     ],
 )
 def test_kills_of_a_compaction_through_spark_lose_and_double_nothing(
-    spark: SparkSession, drivers: Children, remote: Remote, format_: str, kills: tuple[str, ...]
+    spark: SparkSession, drivers: Children, remote: Remote, format_: Format, kills: tuple[str, ...]
 ) -> None:
     target = f"{remote.uri}/first"
     header = {"header": "true"} if format_ == "csv" else {}
@@ -92,7 +93,7 @@ def test_kills_of_a_compaction_through_spark_lose_and_double_nothing(
     check(remote, 4, files=3)
 
 
-def by_manifest(spark: SparkSession, target: str, format_: str, options: dict[str, str]) -> Counter[int]:
+def by_manifest(spark: SparkSession, target: str, format_: Format, options: dict[str, str]) -> Counter[int]:
     files = [f"{target}/{path}" for epoch in epochal.published(target) for path, _ in epoch.files]
     frame = spark.read.schema("id long, file long, kind string, word string").options(**options).format(format_)
     return Counter(row[0] for row in frame.option("__globPaths__", "false").load(files).select("id").collect())

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal
-from epochal.sinks.files.columnar import Columnar
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.files.formats.columnar import Columnar
+from epochal.sinks.files.options import Format
+from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.files import join
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.epochs import publish_frame
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("format_", ["parquet", "orc", "json"])
-def test_rows_are_told_right_however_many_files_an_epoch_has(spark: SparkSession, remote: Remote, format_: str) -> None:
+def test_rows_are_told_right_however_many_files_an_epoch_has(
+    spark: SparkSession, remote: Remote, format_: Format
+) -> None:
     sink = epochal.RollingFileSink(f"{remote.uri}/first", format=format_)
     shapes = [(7, 1), (30, 3), (0, 1), (40, 10), (60, 2)]
     for epoch, (count, files) in enumerate(shapes):

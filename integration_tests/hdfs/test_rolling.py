@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LONG_CHAIN = (
     "before-join",
     "after-join",  # joined, and under no name that readers look at
-    "before-join@3",
+    "before-join@2",  # in the midst of an epoch: one part is shown, the next is not joined yet
+    "after-join@2",
     "after-merge",
     "after-copy",
     "before-keep@2",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal.sinks.hadoop import HadoopFiles
-from epochal.sinks.webhdfs import ADDRESS, WebHdfsFiles
+from epochal.sinks.storage.hadoop import HadoopFiles
+from epochal.sinks.storage.webhdfs import ADDRESS, WebHdfsFiles
 from epochal.testing.servers import HdfsCluster
-from epochal.txn.files import Entry, Files
+from epochal.txn.files import Entry, JoiningFiles
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.audits import audited
 from integration_tests.spark.checks import check_at_the_end
@@ -31,11 +31,11 @@ STRANGE = "kind=b%2F..%2Fc d#1?ü"
 
 
 @pytest.fixture(params=["over HTTP", "through Spark"])
-def files(request: pytest.FixtureRequest, remote: Remote, spark: SparkSession) -> Files:
+def files(request: pytest.FixtureRequest, remote: Remote, spark: SparkSession) -> JoiningFiles:
     return WebHdfsFiles(remote.cluster.web) if request.param == "over HTTP" else HadoopFiles(spark)
 
 
-def test_a_file_is_made_once_and_read_back(files: Files, remote: Remote) -> None:
+def test_a_file_is_made_once_and_read_back(files: JoiningFiles, remote: Remote) -> None:
     path = f"{remote.uri}/{STRANGE}/file"
 
     assert files.create(path, b"first")
@@ -46,7 +46,7 @@ def test_a_file_is_made_once_and_read_back(files: Files, remote: Remote) -> None
     assert list(files.walk(remote.uri)) == [Entry(f"{STRANGE}/file", 5, False)]
 
 
-def test_what_is_not_there_is_told(files: Files, remote: Remote) -> None:
+def test_what_is_not_there_is_told(files: JoiningFiles, remote: Remote) -> None:
     assert files.length(f"{remote.uri}/none") is None
     assert files.names(f"{remote.uri}/none") == ()
     files.delete(f"{remote.uri}/none")
@@ -56,7 +56,7 @@ def test_what_is_not_there_is_told(files: Files, remote: Remote) -> None:
         files.rename(f"{remote.uri}/none", f"{remote.uri}/new")
 
 
-def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files: Files, remote: Remote) -> None:
+def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files: JoiningFiles, remote: Remote) -> None:
     files.create(f"{remote.uri}/one", b"1")
     files.create(f"{remote.uri}/two", b"2")
     files.make_folder(f"{remote.uri}/folder")
@@ -68,6 +68,62 @@ def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files
 
     assert files.names(remote.uri) == ("folder", "three", "two")
     assert files.names(f"{remote.uri}/folder") == ()
+
+
+def test_many_files_are_made_asked_for_moved_joined_and_removed_at_once(files: JoiningFiles, remote: Remote) -> None:
+    def at(*names: str) -> list[str]:
+        return [f"{remote.uri}/{STRANGE}/{name}" for name in names]
+
+    names = [f"{number:03d}" for number in range(40)]
+    files.make_folders(at("a", "b/c", "a"))
+    files.create_all([(path, name.encode()) for path, name in zip(at(*names), names, strict=True)])
+    files.create_all([(at("000")[0], b"taken"), (at("empty")[0], b"")])
+    moved = files.rename_all([(old, new) for old, new in zip(at(*names), at(*(f"a/{n}" for n in names)), strict=True)])
+    joined = files.join_all_in_place([at(*(f"a/{n}" for n in names[start : start + 4])) for start in range(0, 40, 4)])
+
+    assert moved == [None] * 40
+    assert joined == [None] * 10
+    assert [files.read(path) for path in at("a/000", "a/036")] == [b"000001002003", b"036037038039"]
+    assert list(files.lengths(at("a/000", "a/001", "empty", "b/c"))) == [12, None, 0, 0]
+    files.delete_all(at("a/000", "b", "none"))
+    assert len(files.names(at("a")[0])) == 9
+    assert files.names(at("b")[0]) == ()
+
+
+def test_of_many_files_those_that_are_missing_or_taken_are_named_and_the_others_done(
+    files: JoiningFiles, remote: Remote
+) -> None:
+    def at(name: str) -> str:
+        return f"{remote.uri}/{name}"
+
+    files.create_all([(at(name), name.encode()) for name in ("one", "two", "three", "a", "b")])
+    moved = files.rename_all([(at("none"), at("x")), (at("one"), at("two")), (at("three"), at("y"))])
+    joined = files.join_all_in_place([[at("none"), at("one")], [at("two"), at("none")], [at("a"), at("b")]])
+
+    assert [type(miss) for miss in moved] == [FileNotFoundError, FileExistsError, type(None)]
+    assert [str(miss) for miss in moved[:2]] == [at("x"), at("two")]
+    assert [type(miss) for miss in joined] == [FileNotFoundError, FileNotFoundError, type(None)]
+    assert files.names(remote.uri) == ("a", "one", "two", "y")
+    assert (files.read(at("a")), files.read(at("two"))) == (b"ab", b"two")
+    assert list(files.rename_all([])) == []
+
+
+def test_a_fault_among_many_files_is_raised_when_nothing_is_at_work_and_names_its_file(
+    files: JoiningFiles, remote: Remote
+) -> None:
+    sources = [f"{remote.uri}/{number}" for number in range(30)]
+    files.create_all([(path, b"1") for path in [*sources, f"{remote.uri}/file"]])
+    moves = [(path, f"{path}-moved") for path in sources]
+    moves[7] = (sources[7], f"{remote.uri}/file/below")
+    with pytest.raises(OSError, match="file/below") as told:
+        files.rename_all(moves)
+    before = files.names(remote.uri)
+
+    assert not isinstance(told.value, FileNotFoundError | FileExistsError)
+    assert f"{sources[7]}".rpartition("/")[2] in before
+    again = files.rename_all([move for move in moves if move is not moves[7]])
+    assert {type(miss) for miss in again} <= {type(None), FileNotFoundError}
+    assert len([name for name in files.names(remote.uri) if name.endswith("-moved")]) == 29
 
 
 def test_a_race_for_a_name_has_one_winner(remote: Remote) -> None:

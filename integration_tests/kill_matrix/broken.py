@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Sequence
 
 from epochal.testing import DirectoryParticipant
-from epochal.txn import coordinator, journal
-from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn import journal, settlement
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles, join
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Handle, Json, Outcome, Staged
 from epochal.txn.plan import Sweep
 from epochal.txn.records import Decided, Record
 from epochal.txn.view import View
@@ -22,9 +23,9 @@ from epochal.txn.view import View
 def _show_at_stage() -> None:
     stage = DirectoryParticipant.stage
 
-    def broken(self: DirectoryParticipant, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        staged = stage(self, attempt, rows, offsets=offsets)
-        self.commit(attempt, staged.handle)
+    def broken(self: DirectoryParticipant, batch: Batch[Sequence[Json]]) -> Staged:
+        staged = stage(self, batch)
+        self.commit(batch.attempt, staged.handle)
         return staged
 
     _replace(DirectoryParticipant, "stage", broken)
@@ -33,7 +34,7 @@ def _show_at_stage() -> None:
 def _commit_before_spark() -> None:
     run = Coordinator.run
 
-    def broken(self: Coordinator[Sequence[Json]], epoch: int, rows: Sequence[Json]) -> Ran:
+    def broken(self: Coordinator[Sequence[Json]], epoch: int, rows: Sequence[Json]) -> BatchOutcome:
         ran = run(self, epoch, rows)
         self.journal.decide(epoch, self.generation)
         self.settle()
@@ -48,7 +49,7 @@ def _remove_prepared_attempts() -> None:
     def broken(view: View, attempt: Attempt, *, newest: int) -> Sweep:
         return Sweep.KEEP if attempt.generation >= newest else Sweep.REMOVE
 
-    _replace(coordinator, "sweep", broken)
+    _replace(settlement, "sweep", broken)
 
 
 def _never_abort() -> None:
@@ -99,9 +100,9 @@ def _decide_again() -> None:
 
 def _no_fence() -> None:
     """A driver that was overtaken goes on, and its attempt is removed without a seal (against rule 6)."""
-    _replace(Coordinator, "check_fence", lambda self, view: None)
+    _replace(Coordinator, "_check_fence_of", lambda self, view, epoch: None)
     _replace(Journal, "seal", lambda self, epoch, generation, *, by: True)
-    _replace(coordinator, "sweep", lambda view, attempt, *, newest: _sweep_without_seal(view, attempt, newest))
+    _replace(settlement, "sweep", lambda view, attempt, *, newest: _sweep_without_seal(view, attempt, newest))
 
 
 def _sweep_without_seal(view: View, attempt: Attempt, newest: int) -> Sweep:

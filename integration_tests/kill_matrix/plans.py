@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.kill_matrix.cases import CHANGE, Case, Point, Stream
 from integration_tests.kill_matrix.driver import SPARK_POINTS
 from integration_tests.kill_matrix.matrix import Matrix
@@ -25,7 +25,7 @@ STEPS_OF_OTHER_SINKS = (
     *STEPS_OF_ROLLING,
 )
 OF_OTHER_SINKS = tuple(f"{side}-{step}" for step in STEPS_OF_OTHER_SINKS for side in ("before", "after"))
-REACHABLE = tuple(name for name in failpoints.NAMES if name not in OF_OTHER_SINKS)
+REACHABLE = tuple(name for name in steps.NAMES if name not in OF_OTHER_SINKS)
 POINTS = (*REACHABLE, *SPARK_POINTS)
 FOLDING = ("before-snapshot", "after-snapshot", "before-purge", "after-purge")
 

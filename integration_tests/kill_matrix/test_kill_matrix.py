@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.kill_matrix.cases import CHANGE
 from integration_tests.kill_matrix.plans import OF_OTHER_SINKS, POINTS, REACHABLE, STEPS_OF_OTHER_SINKS
 from integration_tests.kill_matrix.workers import play, report
@@ -50,7 +50,7 @@ def test_many_kills_in_a_row_leave_every_epoch_exactly_once(every: int) -> None:
 
 
 def test_the_failpoints_that_this_matrix_does_not_reach_are_those_of_other_sinks() -> None:
-    missing = set(failpoints.NAMES) - set(REACHABLE)
+    missing = set(steps.NAMES) - set(REACHABLE)
 
     assert missing == set(OF_OTHER_SINKS)
     assert {name.partition("-")[2] for name in missing} == {*STEPS_OF_OTHER_SINKS}

@@ -19,9 +19,10 @@ from dataclasses import replace
 from enum import IntEnum
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import epochal
+from epochal.sinks.files.options import Format
 from epochal.spark_plugins.listener import _Events
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
@@ -157,7 +158,7 @@ def rolling_sinks(paths: Sequence[str], policy: str, formats: str, *, digest: bo
     return [
         epochal.RollingFileSink(
             path,
-            format="parquet" if format_ == GROUPS else format_,
+            format="parquet" if format_ == GROUPS else cast("Format", format_),
             bucket_by=[column],
             rolling=policy_of(policy, format_),
             # By the clock a part may close with one epoch in it: so that there is always something to join.

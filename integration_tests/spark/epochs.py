@@ -6,19 +6,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import epochal
-from epochal.txn.model import Attempt
+from epochal.txn.model import Attempt, Batch, Staged
 from integration_tests.spark.world import SCHEMA, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from epochal.txn.participant import Participant
+
 LINEAGE = "1f0c9a2e-0000-4000-8000-000000000000"
+
+
+def stage_frame(sink: Participant[DataFrame], attempt: Attempt, frame: DataFrame) -> Staged:
+    """One attempt of a stream that has nothing open."""
+    return sink.stage(Batch(attempt=attempt, rows=frame, offsets="digest"))
 
 
 def publish_frame(sink: epochal.RollingFileSink, epoch: int, frame: DataFrame) -> None:
     """One epoch with any rows."""
     attempt = Attempt(LINEAGE, epoch, 1)
-    staged = sink.stage(attempt, frame, offsets="digest")
+    staged = stage_frame(sink, attempt, frame)
     sink.commit(attempt, staged.handle)
 
 

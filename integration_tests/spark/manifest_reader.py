@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import epochal
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.files import Files, is_local, join
 from integration_tests.spark.checks import rows_in
 from integration_tests.spark.waiting import leisurely

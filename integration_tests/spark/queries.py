@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal import EpochQuery, EpochWriter, RollingFileSink
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Handle, Outcome
+from epochal.txn.participant import Wrapper
 from integration_tests.spark.world import SCHEMA, World
 
 if TYPE_CHECKING:
@@ -52,41 +53,13 @@ def tree(folder: Path) -> Counter[str]:
     )
 
 
-class Meddled:
+class Meddled(Wrapper["DataFrame"]):
     """A sink in which a test can do something first, each time it commits."""
 
     def __init__(self, sink: RollingFileSink, before_commit: Callable[[Attempt, Handle], None]) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._before_commit = before_commit
-
-    @property
-    def name(self) -> str:
-        return self._sink.name
-
-    def describe(self) -> dict[str, Json]:
-        return self._sink.describe()
-
-    def open(self, lineage: str) -> Memory:
-        return self._sink.open(lineage)
-
-    def claim(self, claim: Claim, *, version: int) -> bool:
-        return self._sink.claim(claim, version=version)
-
-    def withdraw(self, claim: Claim) -> None:
-        self._sink.withdraw(claim)
-
-    def holder(self, lineage: str) -> Claim | None:
-        return self._sink.holder(lineage)
-
-    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
-        return self._sink.stage(attempt, rows, offsets=offsets)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         self._before_commit(attempt, handle)
-        return self._sink.commit(attempt, handle)
-
-    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
-        self._sink.abort(attempt, handle)
-
-    def leftovers(self, lineage: str) -> list[Attempt]:
-        return self._sink.leftovers(lineage)
+        return super().commit(attempt, handle)

@@ -15,6 +15,7 @@ import pytest
 
 import epochal.cli
 from epochal import EpochWriter, Rolling, RollingFileSink
+from epochal.sinks.files.options import Format
 from integration_tests.spark.audits import NESTED, PLAIN, WORDS, audited, feed, is_exact, sink
 from integration_tests.spark.checks import visible_files
 from integration_tests.spark.queries import archive, run, to_checkpoint
@@ -50,7 +51,7 @@ def write(spark: SparkSession, world: World, *sinks: Any) -> None:
 @pytest.mark.parametrize("rolling", [None, Rolling(max_rows=10)], ids=["published", "rolling"])
 @pytest.mark.parametrize(("rows", "form", "options"), [f[1:] for f in FORMATS], ids=[f[0] for f in FORMATS])
 def test_every_format_is_exact_to_the_letter(
-    spark: SparkSession, world: World, rows: str, form: str, options: dict[str, Any], rolling: Rolling | None
+    spark: SparkSession, world: World, rows: str, form: Format, options: dict[str, Any], rolling: Rolling | None
 ) -> None:
     for number in range(EPOCHS):
         feed(spark, world, rows, number)
@@ -86,7 +87,8 @@ def test_other_columns_and_types_after_a_restart_are_no_difference(spark: SparkS
 
 
 def test_other_parallelism_and_formats_after_a_restart_are_no_difference(spark: SparkSession, world: World) -> None:
-    for number, (form, parts) in enumerate([("parquet", 1), ("json", 3), ("parquet", 2), ("csv", 1)]):
+    forms: list[tuple[Format, int]] = [("parquet", 1), ("json", 3), ("parquet", 2), ("csv", 1)]
+    for number, (form, parts) in enumerate(forms):
         feed(spark, world, PLAIN, number)
         schema = spark.read.parquet(str(world.source)).schema
         frame = spark.readStream.schema(schema).parquet(str(world.source)).repartition(parts)

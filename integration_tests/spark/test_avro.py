@@ -12,7 +12,7 @@ import pytest
 
 import epochal.cli
 from epochal import BadRows, EpochWriter, Rolling
-from epochal.sinks.files.avro import CODECS, SOURCE
+from epochal.sinks.files.formats.avro import CODECS, SOURCE
 from integration_tests.spark.avro_files import blocks_of, head_of
 from integration_tests.spark.checks import committed, leftovers, rows_in, visible_files, visible_rows
 from integration_tests.spark.queries import archive, run, stream, to_checkpoint

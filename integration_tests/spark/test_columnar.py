@@ -12,9 +12,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow.parquet import encryption
 
-from epochal.sinks.files import joining
-from epochal.sinks.files.columnar import Columnar
-from epochal.sinks.sessions import set_for
+from epochal.sinks.files.formats import joining
+from epochal.sinks.files.formats.columnar import Columnar
+from epochal.sinks.spark.sessions import set_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import epochal
-from epochal.sinks.files.avro import SOURCE
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.compaction.joiners import Joiners
+from epochal.sinks.files.formats.avro import SOURCE
 from epochal.sinks.files.layout import Layout, ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.sessions import set_for
+from epochal.sinks.files.options import Format
+from epochal.sinks.spark.sessions import set_for
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import rows_in, visible_files, visible_rows
@@ -44,7 +45,7 @@ def listed_rows(target: Path) -> Counter[Any]:
     [("parquet", None), ("parquet", "gzip"), ("parquet", "lz4_raw"), ("orc", None), ("orc", "zlib"), ("json", None)],
 )
 def test_every_bucket_becomes_one_file_of_the_same_rows(
-    spark: SparkSession, tmp_path: Path, format_: str, compression: str | None
+    spark: SparkSession, tmp_path: Path, format_: Format, compression: str | None
 ) -> None:
     target = tmp_path / "target"
     sink = epochal.RollingFileSink(str(target), format=format_, bucket_by=["kind"], compression=compression)
@@ -86,7 +87,7 @@ def every_type(spark: SparkSession, first: int) -> DataFrame:
     )
 
 
-def read_all(spark: SparkSession, format_: str, target: Path) -> tuple[str, list[str]]:
+def read_all(spark: SparkSession, format_: Format, target: Path) -> tuple[str, list[str]]:
     frame = spark.read.format(format_).load(str(target))
     return frame.schema.simpleString(), sorted(str(row) for row in frame.collect())
 
@@ -94,7 +95,7 @@ def read_all(spark: SparkSession, format_: str, target: Path) -> tuple[str, list
 @pytest.mark.parametrize("format_", ["parquet", "orc"])
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 def test_values_and_types_are_the_same_whatever_the_streams_settings_were(
-    spark: SparkSession, tmp_path: Path, format_: str, timestamps: str
+    spark: SparkSession, tmp_path: Path, format_: Format, timestamps: str
 ) -> None:
     target = tmp_path / "target"
     theirs = spark.newSession()

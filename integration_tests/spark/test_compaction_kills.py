@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
+from epochal.sinks.files.options import Format
 from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.spark.chains import publish_what_is_open
 from integration_tests.spark.checks import check_at_the_end, leftovers, visible_files, visible_rows
 from integration_tests.spark.children import REPOSITORY, Child, Children, Ended
@@ -53,14 +55,14 @@ OF_MERGING = ("before-compact-stage", "after-compact-stage", "after-compact-remo
 @pytest.mark.parametrize(
     ("format_", "points"),
     [
-        ("json", failpoints.NAMES_OF_COMPACTION),
+        ("json", steps.NAMES_OF_COMPACTION),
         ("parquet", OF_MERGING),
-        pytest.param("parquet", failpoints.NAMES_OF_COMPACTION, marks=pytest.mark.matrix),
+        pytest.param("parquet", steps.NAMES_OF_COMPACTION, marks=pytest.mark.matrix),
     ],
     ids=["json", "parquet", "parquet-long"],
 )
 def test_kills_around_every_step_show_readers_by_manifest_every_row_once(
-    spark: SparkSession, drivers: Children, tmp_path: Path, format_: str, points: tuple[str, ...]
+    spark: SparkSession, drivers: Children, tmp_path: Path, format_: Format, points: tuple[str, ...]
 ) -> None:
     target, stop = tmp_path / "target", tmp_path / "stop"
     sink = epochal.RollingFileSink(str(target), format=format_, bucket_by=["kind"])
@@ -148,7 +150,7 @@ def compact_while(driver: Child, target: Path, *, kill_each: int) -> int:
     """Compact again and again for as long as a driver runs, each few times with a kill; how many were made."""
     runs = 0
     while driver._process.poll() is None:
-        points = failpoints.NAMES_OF_COMPACTION
+        points = steps.NAMES_OF_COMPACTION
         killed = f"{points[runs % len(points)]}=kill" if runs % kill_each == 0 else ""
         done = subprocess.run(
             [sys.executable, "-m", "epochal.cli", "compact", str(target)],

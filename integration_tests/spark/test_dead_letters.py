@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 from epochal import Rolling, RollingFileSink
-from epochal.txn.model import Attempt, Staged
+from epochal.txn.model import Batch, Staged
 from integration_tests.spark.audits import audited
 from integration_tests.spark.checks import visible_files
 from integration_tests.spark.queries import run
@@ -33,8 +33,9 @@ class Picky(RollingFileSink):
     def rejected(self, rows: DataFrame) -> DataFrame:
         return rows.where("word <> 'one'")
 
-    def stage(self, attempt: Attempt, rows: DataFrame, **facts: Any) -> Staged:
-        return replace(super().stage(attempt, rows.where("word = 'one'"), **facts), seen=rows.count())
+    def stage(self, batch: Batch[DataFrame]) -> Staged:
+        accepted = replace(batch, rows=batch.rows.where("word = 'one'"))
+        return replace(super().stage(accepted), seen=batch.rows.count())
 
 
 def ids(world: World, *, letters: bool) -> Counter[int]:

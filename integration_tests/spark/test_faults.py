@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal import DataLost, EpochWriter, NotSettled, Refused
+from epochal.spark_plugins.writer import Commit
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Handle
@@ -48,7 +49,7 @@ def staged_files(world: World, attempt: Attempt, handle: Handle) -> list[Path]:
 
 @pytest.mark.parametrize("commit", ["checkpoint", "eager"])
 def test_a_store_that_is_down_holds_the_stream_and_loses_nothing(
-    spark: SparkSession, world: World, commit: str
+    spark: SparkSession, world: World, commit: Commit
 ) -> None:
     outage = Outage()
     world.feed(4)
@@ -134,7 +135,8 @@ def test_rows_that_executors_wrote_elsewhere_are_missed(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a cluster whose nodes have disks of their own under the same path.
-    monkeypatch.setattr("epochal.sinks.files.writing.spark_path", lambda path: f"file:{world.root}/elsewhere{path}")
+    elsewhere = f"file:{world.root}/elsewhere"
+    monkeypatch.setattr("epochal.sinks.files.stage.writing.spark_path", lambda path: elsewhere + path)
     world.feed(2)
     query = start(spark, world, EpochWriter(archive(world)))
 

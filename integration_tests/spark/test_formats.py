@@ -12,7 +12,8 @@ import pytest
 
 import epochal
 from epochal import EpochWriter, Rolling, RollingFileSink
-from epochal.sinks.files.joining import source_of
+from epochal.sinks.files.formats.joining import source_of
+from epochal.sinks.files.options import Format, Marker
 from integration_tests.spark.checks import published_by_manifest, visible_files
 from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.world import World, put_table
@@ -71,7 +72,7 @@ def write(spark: SparkSession, world: World, sink: RollingFileSink, schema: str)
     EpochWriter(sink).start(to_checkpoint(stream(spark, world, schema), world)).awaitTermination()
 
 
-def read(spark: SparkSession, target: Path, form: str, schema: str, **options: str) -> list[dict[str, Any]]:
+def read(spark: SparkSession, target: Path, form: Format, schema: str, **options: str) -> list[dict[str, Any]]:
     frame: DataFrame = spark.read.schema(schema).options(**options).format(source_of(form)).load(str(target))
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: int(row["number"]))
 
@@ -89,7 +90,7 @@ def read(spark: SparkSession, target: Path, form: str, schema: str, **options: s
     ids=["parquet", "orc", "avro", "json", "csv", "xml"],
 )
 def test_every_format_is_read_back_equal(
-    spark: SparkSession, world: World, form: str, schema: str, writing: dict[str, str], reading: dict[str, str]
+    spark: SparkSession, world: World, form: Format, schema: str, writing: dict[str, str], reading: dict[str, str]
 ) -> None:
     feed(world, schema)
     write(spark, world, RollingFileSink(str(world.first), format=form, options=writing), schema)
@@ -128,7 +129,7 @@ def test_text_is_read_back_equal(spark: SparkSession, world: World) -> None:
     ],
 )
 def test_compressed_files_say_so_and_are_read_back_equal(
-    spark: SparkSession, world: World, form: str, codec: str, ending: str
+    spark: SparkSession, world: World, form: Format, codec: str, ending: str
 ) -> None:
     feed(world, PLAIN)
     write(spark, world, RollingFileSink(str(world.first), format=form, compression=codec), PLAIN)
@@ -169,7 +170,7 @@ def test_a_file_holds_at_most_max_rows(spark: SparkSession, world: World) -> Non
     ],
 )
 def test_markers_are_where_they_were_asked_for(
-    spark: SparkSession, world: World, marker: str, expected: set[str]
+    spark: SparkSession, world: World, marker: Marker, expected: set[str]
 ) -> None:
     world.feed(2)
     sink = RollingFileSink(str(world.first), bucket_by=["word"], marker=marker)

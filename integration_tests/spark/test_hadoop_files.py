@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal import EpochWriter, RollingFileSink, published
-from epochal.sinks.hadoop import HadoopFiles, resolve
+from epochal.sinks.storage.hadoop import HadoopFiles, resolve
 from epochal.txn.files import Entry, LocalFiles, join
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.queries import stream

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.spark.audits import check_all_exact, never_differs
 from integration_tests.spark.chains import killed_at_each
 from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, visible_rows
@@ -91,12 +91,7 @@ CHAIN = (
     "after-done@2",
 )
 # Their chain is in integration_tests/cassandra.
-OF_CASSANDRA = tuple(
-    f"{side}-{step}"
-    for step, text in failpoints.STEPS.items()
-    if text.startswith("Cassandra")
-    for side in ("before", "after")
-)
+OF_CASSANDRA = tuple(f"{side}-{step}" for step in steps.OF_CASSANDRA for side in ("before", "after"))
 # Theirs are beside this one, and on HDFS.
 OF_ROLLING = tuple(
     f"{side}-{step}"
@@ -125,7 +120,7 @@ HADOOPS = ("--conf", "spark.epochal.localDisk=false")
 
 
 def test_the_long_chain_has_every_failpoint_but_those_that_have_chains_of_their_own() -> None:
-    assert {point.partition("@")[0] for point in LONG_CHAIN} == set(failpoints.NAMES) - {*OF_CASSANDRA, *OF_ROLLING}
+    assert {point.partition("@")[0] for point in LONG_CHAIN} == set(steps.NAMES) - {*OF_CASSANDRA, *OF_ROLLING}
 
 
 @pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])

@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 
-from epochal.txn import failpoints
+from integration_tests import steps
 from integration_tests.spark.checks import check_after_a_kill, check_at_the_end
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
@@ -36,7 +36,7 @@ OF_FILES = ("marker", "manifest")
 OF_DELTA = ("table", "log")
 CASES = [
     (name, commit, sinks)
-    for name, commit, sinks in product(failpoints.NAMES, ("checkpoint", "eager"), ("1", "2", "delta", "all"))
+    for name, commit, sinks in product(steps.NAMES, ("checkpoint", "eager"), ("1", "2", "delta", "all"))
     if not (name.endswith(OF_FILES) and sinks == "delta") and not (name.endswith(OF_DELTA) and sinks in "12")
     if name not in (*OF_CASSANDRA, *OF_ROLLING)
 ]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal import RollingFileSink
-from epochal.sinks.files import from_description
-from epochal.testing.contract import ParticipantContract
+from epochal import Rolling, RollingFileSink
+from epochal.testing.contract import ParticipantContract, RollsContract
 from epochal.txn.model import Json
 from integration_tests.spark.checks import visible_files
 
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class FilesContract(ParticipantContract[Any]):
-    rounds = 3  # Spark takes its time to stage
+class FilesUnderTest:
+    """A target on a local disk, and rows for it."""
+
     path = ""
 
     @pytest.fixture(autouse=True)
@@ -31,18 +31,22 @@ class FilesContract(ParticipantContract[Any]):
         self.folder = tmp_path / "target"
         self.path = str(self.folder)
 
-    def participant(self) -> RollingFileSink:
-        return RollingFileSink(self.path, format="json", bucket_by=["odd"], marker="epoch")
-
-    def rebuilt(self, description: dict[str, Json]) -> RollingFileSink:
-        return from_description(description)
-
     def rows(self, numbers: Sequence[int]) -> DataFrame:
         return self.spark.createDataFrame([(n, n % 2) for n in numbers], "number long, odd long").coalesce(1)
 
     def visible(self) -> list[int]:
         lines = [line for file in visible_files(self.folder) for line in file.read_text().splitlines()]
         return [json.loads(line)["number"] for line in lines]
+
+
+class FilesContract(FilesUnderTest, ParticipantContract[Any]):
+    rounds = 3  # Spark takes its time to stage
+
+    def participant(self) -> RollingFileSink:
+        return RollingFileSink(self.path, format="json", bucket_by=["odd"], marker="epoch")
+
+    def rebuilt(self, description: dict[str, Json]) -> RollingFileSink:
+        return RollingFileSink.from_description(description)
 
 
 class TestLocalFiles(FilesContract):
@@ -55,3 +59,22 @@ class TestHadoopFiles(FilesContract):
     @pytest.fixture(autouse=True)
     def _store_in_a_view(self, _empty_store: None, view: str) -> None:
         self.path = f"{view}/target"
+
+
+class TestRollingFiles(FilesUnderTest, RollsContract[Any]):
+    """Parts that stay open, in a format that is joined byte by byte."""
+
+    def participant(self) -> RollingFileSink:
+        rolling = Rolling(max_rows=1000)
+        return RollingFileSink(self.path, format="json", bucket_by=["odd"], rolling=rolling)
+
+
+class TestRollingColumns(FilesUnderTest, RollsContract[Any]):
+    """Parts that stay open, in a format that is merged."""
+
+    def participant(self) -> RollingFileSink:
+        return RollingFileSink(self.path, format="parquet", rolling=Rolling(max_rows=1000))
+
+    def visible(self) -> list[int]:
+        files = [str(file) for file in visible_files(self.folder)]
+        return [row.number for row in self.spark.read.parquet(*files).collect()] if files else []

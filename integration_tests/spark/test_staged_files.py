@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal import DeltaSink, Refused, Rolling, RollingFileSink
+from epochal.sinks.delta.options import Mode
+from epochal.sinks.files.options import Format
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import visible_files
-from integration_tests.spark.epochs import LINEAGE
+from integration_tests.spark.epochs import LINEAGE, stage_frame
 from tests.txn.syncs import Synced
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ FORMATS = ["parquet", "orc", "avro", "json", "csv", "text", "xml"]
 ATTEMPT = Attempt(LINEAGE, 0, 1)
 
 
-def two_files(spark: SparkSession, format_: str = "parquet") -> DataFrame:
+def two_files(spark: SparkSession, format_: Format = "parquet") -> DataFrame:
     columns = ("string(id) AS word",) if format_ == "text" else ("id", "string(id) AS word")
     return spark.range(0, 100, numPartitions=2).selectExpr(*columns)
 
@@ -50,19 +52,19 @@ def staged(target: Path) -> list[Path]:
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_staged_file_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, options={"rowTag": "row"} if format_ == "xml" else {})
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match=r"not all of them.*the same file system.*Nothing of the epoch was published"):
-        sink.stage(ATTEMPT, two_files(spark, format_), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark, format_))
     assert visible_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("format_", ["parquet", "json"])
 def test_a_staged_file_that_is_cut_short_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     def cut() -> None:
         file = staged(tmp_path)[0]
@@ -72,18 +74,18 @@ def test_a_staged_file_that_is_cut_short_refuses_the_epoch(
     meddling(monkeypatch, cut)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 @pytest.mark.parametrize("format_", ["orc", "json"])
 def test_a_piece_of_an_open_part_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format
 ) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_bytes="1 MB"))
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 def test_a_merged_file_that_is_gone_refuses_the_epoch(
@@ -97,7 +99,7 @@ def test_a_merged_file_that_is_gone_refuses_the_epoch(
     meddling(monkeypatch, lose, "after-merge")
 
     with pytest.raises(Refused, match=r"the 100 rows of 1 parts that Spark merged .* not all of them"):
-        sink.stage(ATTEMPT, two_files(spark), offsets="digest")
+        stage_frame(sink, ATTEMPT, two_files(spark))
 
 
 @pytest.mark.parametrize("digest", [False, True])
@@ -109,26 +111,26 @@ def test_a_file_of_a_bucket_that_is_gone_refuses_the_epoch(
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match="not all of them"):
-        sink.stage(ATTEMPT, frame, offsets="digest")
+        stage_frame(sink, ATTEMPT, frame)
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_staged_file_of_a_table_that_is_gone_refuses_the_epoch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
     frame = two_files(spark)
     sink = DeltaSink(str(tmp_path), mode=mode, keys=["id"] if mode == "upsert" else [])
     losing(monkeypatch, tmp_path)
 
     with pytest.raises(Refused, match=r"not all are there.*the same file system.*Nothing of the epoch was written"):
-        sink.stage(ATTEMPT, frame, offsets="digest")
+        stage_frame(sink, ATTEMPT, frame)
     assert not list(tmp_path.glob("*.parquet"))
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("bucketed", [False, True])
 def test_an_epoch_without_rows_has_no_files(
-    spark: SparkSession, tmp_path: Path, format_: str, *, bucketed: bool
+    spark: SparkSession, tmp_path: Path, format_: Format, *, bucketed: bool
 ) -> None:
     sink = RollingFileSink(
         str(tmp_path),
@@ -136,7 +138,7 @@ def test_an_epoch_without_rows_has_no_files(
         bucket_by=["word"] if bucketed and format_ != "text" else [],
         options={"rowTag": "row"} if format_ == "xml" else {},
     )
-    found = sink.stage(ATTEMPT, two_files(spark, format_).where("false"), offsets="digest")
+    found = stage_frame(sink, ATTEMPT, two_files(spark, format_).where("false"))
     sink.commit(ATTEMPT, found.handle)
 
     assert found.rows == 0
@@ -154,7 +156,7 @@ def test_every_folder_that_leads_to_a_staged_file_is_synced(
         "delta": DeltaSink(str(tmp_path), partition_by=["third"]),
     }
     synced = Synced(monkeypatch.setattr)
-    sinks[kind].stage(ATTEMPT, two_files(spark).selectExpr("*", "id % 3 AS third"), offsets="digest")
+    stage_frame(sinks[kind], ATTEMPT, two_files(spark).selectExpr("*", "id % 3 AS third"))
 
     left = [path for path in (tmp_path / "_epochal" / "staged").rglob("*") if not path.name.startswith((".", "_"))]
     folders = {path.parent for path in left if path.is_file()}

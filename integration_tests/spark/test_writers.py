@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException, StreamingQueryException
 
 from epochal import BadRows, EpochWriter, OptionError, Refused, Rewound, RollingFileSink, UnsupportedQuery
+from epochal.spark_plugins.writer import Commit
 from integration_tests.spark.checks import check_at_the_end, committed, visible_files, visible_rows
 from integration_tests.spark.queries import archive, start, stream, to_checkpoint, tree
 from integration_tests.spark.waiting import wait_until
@@ -193,7 +194,7 @@ def test_a_writer_that_is_called_twice_for_a_batch_refuses_the_second_frame(spar
 
 @pytest.mark.parametrize("commit", ["checkpoint", "eager"])
 def test_two_writers_in_one_query_are_refused_before_its_first_epoch_is_committed(
-    spark: SparkSession, world: World, commit: str
+    spark: SparkSession, world: World, commit: Commit
 ) -> None:
     world.feed(1)
     one = EpochWriter(archive(world), commit=commit)

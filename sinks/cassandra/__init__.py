@@ -1,7 +1,11 @@
 """Cassandra tables."""
 
+from epochal.sinks.cassandra import failpoints as _failpoints  # noqa: F401  # which registers them
+
 try:
-    from epochal.sinks.cassandra.sink import CassandraSink, from_description
+    from epochal.sinks.cassandra.cluster.endpoint import Connection
+    from epochal.sinks.cassandra.options import Tuning
+    from epochal.sinks.cassandra.sink import CassandraSink
 except ModuleNotFoundError as missing:
     if missing.name not in ("numpy", "pandas", "pyarrow", "cassandra"):
         raise
@@ -10,4 +14,4 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from None
 
-__all__ = ["CassandraSink", "from_description"]
+__all__ = ["CassandraSink", "Connection", "Tuning"]

@@ -19,15 +19,15 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from epochal.sinks.cassandra.connection import Connection
-from epochal.sinks.cassandra.cql import quoted
-from epochal.sinks.cassandra.faults import translated
-from epochal.sinks.cassandra.register import Register, Standing
-from epochal.sinks.enrolment import Lineages, from_json, to_json
+from epochal.sinks.cassandra.cluster.connection import ClusterSession
+from epochal.sinks.cassandra.cluster.cql import quoted
+from epochal.sinks.cassandra.cluster.faults import translated
+from epochal.sinks.cassandra.layout import CLAIMS, PARTS, STREAMS
+from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.sinks.storage.register import Lineages, from_json, to_json
 from epochal.txn.errors import Refused
 from epochal.txn.model import NO_EPOCH, Claim, lineage_tag
 
-STREAMS, PARTS, CLAIMS = "epochal_streams", "epochal_parts", "epochal_claims"
 OWNER = "#totals"  # no lineage is called so
 RECENT = 50
 AHEAD = 60 * 10**6
@@ -50,7 +50,7 @@ def micros(milliseconds: int) -> int:
 class Ledger:
     """The rows about one target."""
 
-    def __init__(self, connect: Callable[[], Connection], keyspace: str, table: str) -> None:
+    def __init__(self, connect: Callable[[], ClusterSession], keyspace: str, table: str) -> None:
         self._connect = connect
         self._keyspace, self._table = keyspace, table
         self._streams = f"{quoted(keyspace)}.{quoted(STREAMS)}"

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.sinks.cassandra import cql
-from epochal.sinks.cassandra.connection import Connection
-from epochal.sinks.cassandra.cql import Cql
-from epochal.sinks.cassandra.faults import translated
-from epochal.sinks.cassandra.options import Options
-from epochal.sinks.options import nearest
+from epochal.sinks.cassandra.cluster import cql
+from epochal.sinks.cassandra.cluster.connection import ClusterSession
+from epochal.sinks.cassandra.cluster.cql import Cql
+from epochal.sinks.cassandra.cluster.faults import translated
+from epochal.sinks.cassandra.options import CassandraOptions
+from epochal.sinks.config.options import nearest
 from epochal.txn.errors import Refused
 
 # Which types of Spark a column takes. Nothing that could lose a digit: a cast is the user's to write.
@@ -61,7 +61,7 @@ class Table:
         return f"{cql.quoted(self.keyspace)}.{cql.quoted(self.name)}"
 
 
-def read(connection: Connection, keyspace_name: str, name: str) -> Table:
+def read(connection: ClusterSession, keyspace_name: str, name: str) -> Table:
     """The table as the server describes it now; refused if there is none, or it could never be exactly once."""
     cluster = connection.session.cluster
     known = cluster.metadata.keyspaces
@@ -118,7 +118,7 @@ def read(connection: Connection, keyspace_name: str, name: str) -> Table:
     )
 
 
-def identity(connection: Connection, keyspace: str, name: str) -> str:
+def identity(connection: ClusterSession, keyspace: str, name: str) -> str:
     """What a table is, by the server's own word: another one of the same name is another."""
     asked = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
     try:
@@ -150,16 +150,16 @@ def misfits(table: Table, schema: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def unfit_totals(table: Table, schema: Mapping[str, Any], options: Options) -> list[str]:
+def unfit_totals(table: Table, schema: Mapping[str, Any], options: CassandraOptions) -> list[str]:
     """What keeps a frame from being added to the table's totals."""
     has = {field["name"]: field["type"] for field in schema["fields"]}
-    counted = {name for name, how in options.totals.items() if how == "count"}
-    wanted = {*table.key, *options.totals} - counted
+    counted = {name for name, how in options.total_columns.items() if how == "count"}
+    wanted = {*table.key, *options.total_columns} - counted
     faults = [f"{name}: not in the frame{_case(name, has) or nearest(name, has)}" for name in sorted(wanted - set(has))]
     faults += [f"{name}: neither a key nor a total; put it into drop" for name in has if name not in wanted | counted]
     for name in table.key:
         faults += [f"{name}{fault}" for fault in _misfit(table.columns[name], has.get(name))] if name in has else []
-    for name, how in options.totals.items():
+    for name, how in options.total_columns.items():
         kind = table.columns.get(name)
         if kind is None or name in table.key:
             faults.append(f"{name}: {'not in the table' if kind is None else 'part of the key'}, so it can be no total")

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epochal.sinks.enrolment import safe_name
-from epochal.sinks.spark_names import ending_of_written
+from epochal.sinks.spark.names import ending_of_written
+from epochal.sinks.storage.register import safe_name
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import below, join
 from epochal.txn.model import Attempt

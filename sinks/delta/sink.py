@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,123 +9,63 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.delta import staging
-from epochal.sinks.delta.checking import unusable
-from epochal.sinks.delta.gate import TableState, closed, creatable
+from epochal.sinks.config.options import nearest
 from epochal.sinks.delta.handle import StagedEpoch
-from epochal.sinks.delta.jvm import DELETED
-from epochal.sinks.delta.landed import landed
 from epochal.sinks.delta.layout import LOG, Layout
-from epochal.sinks.delta.schema import fit, nullable, unmakable
-from epochal.sinks.delta.writing import Writing
-from epochal.sinks.enrolment import Register
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.options import Faults, known_options, nearest
-from epochal.sinks.targets import check_writable
+from epochal.sinks.delta.options import DeltaOptions
+from epochal.sinks.delta.stage import frames
+from epochal.sinks.delta.stage.checking import unusable
+from epochal.sinks.delta.stage.writing import Writing
+from epochal.sinks.delta.table.gate import TableState, closed, creatable
+from epochal.sinks.delta.table.jvm import DELETED
+from epochal.sinks.delta.table.landed import landed
+from epochal.sinks.delta.table.schema import fit, nullable, unmakable
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, JoiningFiles, identity_of, is_local
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from epochal.sinks.delta.committing import Committer
+    from epochal.sinks.delta.commit import Committer
 
 log = logging.getLogger("epochal")
 
-MODES = ("append", "complete", "upsert")
 RECENT = 50
 
 
-class DeltaSink:
+class DeltaSink(DeltaOptions):
     """A Delta table that gets each epoch in one commit.
 
     >>> DeltaSink("lake/orders", mode="upsert", keys=["order_id"], order_by=["updated_at"])
     DeltaSink('lake/orders', mode='upsert', name='delta')
 
-    `mode`: ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are,
-    ``"upsert"`` updates and inserts by `keys`; of several rows of a key the last by `order_by` wins,
-    those for which the SQL condition `delete_when` holds delete their key, and columns in `drop` are
-    there for these two only. A missing table is made with `partition_by` and `properties`.
-    `evolve="add_columns"` adds columns that the table does not have, in the epoch's own commit.
-    With `digest` each epoch's rows are digested while they are written, for ``epochal audit``.
+    ``"append"`` adds the epoch's rows, ``"complete"`` puts them in place of all there are, ``"upsert"`` updates and
+    inserts by `keys`. A missing table is made with `partition_by` and `properties`.
     """
 
-    @known_options
-    def __init__(
-        self,
-        path: str,
-        *,
-        mode: str = "append",
-        name: str = "delta",
-        partition_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        evolve: str | None = None,
-        keys: Sequence[str] = (),
-        order_by: Sequence[str] = (),
-        delete_when: str | None = None,
-        drop: Sequence[str] = (),
-        digest: bool = False,
-    ) -> None:
-        faults = Faults(f"DeltaSink({path!r})")
-        installed = all(importlib.util.find_spec(package) for package in ("deltalake", "delta"))
-        faults.check(installed, "Delta's packages are not installed: pip install 'epochal[delta]'")
-        faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
-        faults.one_of("mode", mode, MODES)
-        faults.sink_name(name)
-        self._partition_by = faults.column_names("partition_by", partition_by)
-        self._keys = faults.column_names("keys", keys)
-        self._order_by = faults.column_names("order_by", order_by)
-        self._drop = faults.column_names("drop", drop)
-        self._properties = _texts("properties", properties, faults)
-        if evolve is not None:
-            faults.one_of("evolve", evolve, ("add_columns",))
-        faults.check(
-            delete_when is None or (isinstance(delete_when, str) and delete_when.strip() != ""),
-            f"delete_when={delete_when!r}: a SQL condition, such as \"op = 'D'\"",
-        )
-        if mode == "upsert":
-            faults.check(bool(self._keys), "keys: an upsert needs them, such as keys=['order_id']")
-            faults.check(evolve is None, "evolve: not for an upsert")
-        else:
-            for option, value in (("keys", keys), ("order_by", order_by), ("delete_when", delete_when), ("drop", drop)):
-                faults.check(not value, f"{option}: only for mode='upsert'")
-        faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False")
-        faults.check(
-            not (digest and mode == "upsert"),
-            "digest=True: not for an upsert, whose rows may be updated or deleted by any later epoch",
-        )
-        for key in self._keys:
-            faults.check(key not in self._drop, f"drop: {key!r} is a key")
-        faults.done()
-        self._given_path = path
-        self._mode = mode
-        self._name = name
-        self._evolve = evolve == "add_columns"
-        self._delete_when = delete_when
-        self._digest = digest
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._bound: tuple[JoiningFiles, Layout, Committer] | None = None
 
-    def __repr__(self) -> str:
-        return f"DeltaSink({self._given_path!r}, mode={self._mode!r}, name={self._name!r})"
+    @property
+    def rolls(self) -> None:
+        return None
 
     @property
-    def name(self) -> str:
-        return self._name
+    def audits(self) -> DeltaSink:
+        return self
 
     def describe(self) -> dict[str, Json]:
-        return {
-            "type": "delta",
-            "name": self._name,
-            "target": self._place()[1].target,
-            "mode": self._mode,
-            "keys": list(self._keys),
-        }
+        return {**super().describe(), "target": self._place()[1].target}
 
     def open(self, lineage: str) -> Memory:
-        from epochal.sinks.delta.committing import HISTORY, last_epoch
+        from epochal.sinks.delta.commit import HISTORY, last_epoch
 
         files, layout, committer = self._place()
         register = self._register.read()
@@ -170,27 +109,25 @@ class DeltaSink:
         return self._register.read().holder(lineage)
 
     def check_output_mode(self, mode: str) -> None:
-        if mode == "complete" and self._mode == "append":
+        if mode == "complete" and self.mode == "append":
             log.warning(
                 "sink %r keeps the rows of every epoch, and the output mode complete gives all again: "
                 "mode='complete' would replace them",
-                self._name,
+                self.name,
             )
-        elif mode != "complete" and self._mode == "complete":
-            log.warning("sink %r keeps the last epoch's rows only, and the output mode is %s", self._name, mode)
+        elif mode != "complete" and self.mode == "complete":
+            log.warning("sink %r keeps the last epoch's rows only, and the output mode is %s", self.name, mode)
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         _, layout, committer = self._place()
-        check_writable(self._name, layout.target)
-        schema = json.loads((rows.drop(*self._drop) if self._drop else rows).schema.json())
+        check_writable(self.name, layout.target)
+        schema = json.loads((rows.drop(*self.drop) if self.drop else rows).schema.json())
         _, state = committer.table(rows.sparkSession)
-        faults = unusable(
-            rows, keys=self._keys, order_by=self._order_by, drop=self._drop, delete_when=self._delete_when
-        )
+        faults = unusable(rows, keys=self.keys, order_by=self.order_by, drop=self.drop, delete_when=self.delete_when)
         if state is None:
-            faults += unmakable(nullable(schema), self._partition_by)
+            faults += unmakable(nullable(schema), self.partition_by)
             native = (
-                self._mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self._properties)
+                self.mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self.table_properties)
             )
         else:
             misfits, new = self._misfits(state, schema)
@@ -200,9 +137,10 @@ class DeltaSink:
             committer.spark(rows.sparkSession)  # which refuses a session without Delta's own code
         return faults
 
-    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[DataFrame]) -> Staged:
+        attempt, rows = batch.attempt, batch.rows
         _, layout, _ = self._place()
-        written = rows.drop(*self._drop) if self._drop else rows
+        written = rows.drop(*self.drop) if self.drop else rows
         schema = json.loads(written.schema.json())
         state = self._table_for(attempt, rows, schema)
         new = self._check_columns(state, schema)
@@ -210,38 +148,38 @@ class DeltaSink:
         if not native:
             self._place()[2].spark(rows.sparkSession)  # now: once the epoch is decided it would be too late to refuse
         frame = rows
-        if self._mode == "upsert":
-            frame = staging.one_row_a_key(frame, self._keys, self._order_by, self._delete_when)
+        if self.mode == "upsert":
+            frame = frames.one_row_a_key(frame, self.keys, self.order_by, self.delete_when)
         if not native:
-            frame = staging.checked(frame, state)
+            frame = frames.checked(frame, state)
         staged_schema = nullable(schema)
-        if self._delete_when:
+        if self.delete_when:
             deleted = {"name": DELETED, "type": "boolean", "nullable": True, "metadata": {}}
             staged_schema["fields"].append(deleted)
-        if self._drop:
-            frame = frame.drop(*self._drop)
-        writing = Writing(self._name, *self._place()[:2])
-        tally, files = writing.write(attempt, frame, state, native=native, digest=self._digest)
+        if self.drop:
+            frame = frame.drop(*self.drop)
+        writing = Writing(self.name, *self._place()[:2])
+        digest, files = writing.write(attempt, frame, state, native=native, digest=self.digest)
         epoch = StagedEpoch(
             target=layout.target,
-            mode=self._mode,
+            mode=self.mode,
             native=native,
             schema=staged_schema,
             files=tuple(files),
-            offsets=offsets,
+            offsets=batch.offsets,
             add_columns=bool(new),
-            keys=self._keys,
-            deletes=self._delete_when is not None,
-            settings=staging.settings_of(rows.sparkSession),
+            keys=tuple(self.keys),
+            deletes=self.delete_when is not None,
+            settings=frames.settings_of(rows.sparkSession),
         )
-        return Staged(epoch.handle(), tally.rows, digest=tally.digest)
+        return Staged(epoch.handle(), digest.rows, digest=digest.digest)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()
         epoch = StagedEpoch.read(handle)
         if epoch.target != layout.target:
             raise Refused(
-                f"sink {self._name!r}: a decided epoch was staged in {epoch.target}, this sink writes to "
+                f"sink {self.name!r}: a decided epoch was staged in {epoch.target}, this sink writes to "
                 f"{layout.target}. Run `epochal recover CHECKPOINT` before the path is changed"
             )
         outcome = committer.commit(attempt, epoch)
@@ -256,24 +194,24 @@ class DeltaSink:
         files.delete(layout.attempt(attempt))
 
     def audit(self, scope: Scope) -> Found:
-        from epochal.sinks.delta.auditing import Auditor
+        from epochal.sinks.delta.audit.auditor import Auditor
 
         files, layout, committer = self._place()
-        return Auditor(files, layout, committer, self._mode).audit(scope)
+        return Auditor(files, layout, committer, self.mode).audit(scope)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout, _ = self._place()
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
     def _place(self) -> tuple[JoiningFiles, Layout, Committer]:
         """The file system and the full path, found when first needed: only then is there a session."""
-        from epochal.sinks.delta.committing import Committer
+        from epochal.sinks.delta.commit import Committer
 
         if self._bound is None:
-            files, target = resolve(self._given_path)
+            files, target = resolve(self.path)
             layout = Layout(target)
-            self._bound = files, layout, Committer(self._name, files, layout)
+            self._bound = files, layout, Committer(self.name, files, layout)
         return self._bound
 
     @cached_property
@@ -285,7 +223,7 @@ class DeltaSink:
         others = [name for name in files.names(layout.target) if not name.startswith(("_", "."))]
         if others:
             raise Refused(
-                f"sink {self._name!r}: {layout.target} is not a Delta table, and not empty ({others[0]} is in it). "
+                f"sink {self.name!r}: {layout.target} is not a Delta table, and not empty ({others[0]} is in it). "
                 "Nothing was written. Name a table or an empty folder"
             )
 
@@ -297,14 +235,14 @@ class DeltaSink:
         if state is not None:
             return state
         wanted = nullable(schema)
-        faults = unmakable(wanted, self._partition_by)
+        faults = unmakable(wanted, self.partition_by)
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
-            raise BadRows(f"sink {self._name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
-        by_spark = not is_local(layout.target) or not creatable(wanted, self._properties)
+            raise BadRows(f"sink {self.name!r}: no table can be made in {layout.target}:{lines}\nNothing was written")
+        by_spark = not is_local(layout.target) or not creatable(wanted, self.table_properties)
         failpoints.hit("before-table")
         maker = committer.spark(rows.sparkSession) if by_spark else table
-        maker.create(wanted, self._partition_by, self._properties)
+        maker.create(wanted, self.partition_by, self.table_properties)
         failpoints.hit("after-table")
         _, state = committer.table(rows.sparkSession)
         assert state is not None, f"{layout.target}/{LOG} was made and is not there"
@@ -312,8 +250,8 @@ class DeltaSink:
 
     def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
         """Whether delta-rs commits the epoch."""
-        plain = self._mode != "upsert" and not new and is_local(self._place()[1].target)
-        return plain and closed(state, self._mode) is None
+        plain = self.mode != "upsert" and not new and is_local(self._place()[1].target)
+        return plain and closed(state, self.mode) is None
 
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
         """Refuse a frame that does not fit; the names of the columns that the table is to get."""
@@ -321,37 +259,19 @@ class DeltaSink:
         if faults:
             lines = "".join(f"\n  - {fault}" for fault in faults)
             raise BadRows(
-                f"sink {self._name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
+                f"sink {self.name!r}: the frame does not fit the table {self._place()[1].target}:{lines}\nNothing of "
                 "the epoch was written"
             )
         return new
 
     def _misfits(self, state: TableState, schema: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
         """What is wrong with a frame's columns, and those that the table is to get."""
-        found = fit(state.schema, schema, add_columns=self._evolve)
+        found = fit(state.schema, schema, add_columns=self.evolve is not None)
         faults = list(found.faults)
         names = {field["name"] for field in schema["fields"]}
-        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self._keys if key not in names]
-        if self._partition_by and self._partition_by != state.partition_by:
+        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self.keys if key not in names]
+        if self.partition_by and tuple(self.partition_by) != state.partition_by:
             faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
-        if self._mode != "append" and state.flag("delta.appendOnly"):
-            faults.append(f"mode={self._mode!r}: the table is append-only")
+        if self.mode != "append" and state.flag("delta.appendOnly"):
+            faults.append(f"mode={self.mode!r}: the table is append-only")
         return faults, found.new
-
-
-def from_description(description: Mapping[str, Json]) -> DeltaSink:
-    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
-    target, keys = str(description["target"]), description["keys"]
-    assert isinstance(keys, list)
-    path = f"file:{target}" if target.startswith("/") else target
-    mode = str(description["mode"])
-    return DeltaSink(path, mode=mode, name=str(description["name"]), keys=[str(key) for key in keys])
-
-
-def _texts(option: str, given: object, faults: Faults) -> dict[str, str]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in given.items()):
-        faults.add(f"{option}: a dictionary of texts, such as {{'delta.appendOnly': 'true'}}")
-        return {}
-    return dict(given)

@@ -24,8 +24,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from epochal.sinks.enrolment import safe_name
-from epochal.sinks.spark_names import ending_of_written
+from epochal.sinks.spark.names import ending_of_written
+from epochal.sinks.storage.register import safe_name
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import below, inner, join
 from epochal.txn.model import Attempt, lineage_tag

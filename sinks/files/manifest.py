@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from epochal.sinks.enrolment import Lineages, lineage_from
 from epochal.sinks.files.layout import Layout, visible
+from epochal.sinks.storage.register import Lineages, lineage_from
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, identity_of, join
 from epochal.txn.model import NO_EPOCH, Attempt, Json, Memory
@@ -20,7 +20,7 @@ RECENT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EpochFacts:
     """What an audit will ask about an epoch's rows; a roll has none."""
 
     rows: int = 0
@@ -32,7 +32,7 @@ class Told:
         return {"rows": self.rows, "offsets": self.offsets, "digest": self.digest, "header": self.header}
 
     @staticmethod
-    def from_json(value: Json) -> Told:
+    def from_json(value: Json) -> EpochFacts:
         match value:
             case {
                 "rows": int(rows),
@@ -40,7 +40,7 @@ class Told:
                 "digest": str() | None as digest,
                 "header": str() | None as header,
             }:
-                return Told(rows, offsets, digest, header)
+                return EpochFacts(rows, offsets, digest, header)
         raise JournalCorrupt(f"a handle's words for the manifest are not what epochal writes: {value!r}")
 
 

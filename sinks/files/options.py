@@ -1,54 +1,175 @@
-"""The options of a rolling-file sink, checked all at once."""
+"""The options of a rolling-file sink: each is declared once, here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
-from epochal.sinks.files import avro, digesting, joining
-from epochal.sinks.files import buckets as bucketing
-from epochal.sinks.files.buckets import AnyBucket, Bucket, TimeBucket, folder_of
-from epochal.sinks.files.completion import Complete
-from epochal.sinks.files.rolling import Rolling
-from epochal.sinks.options import Faults
+from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
+from epochal.sinks.config.options import Faults
+from epochal.sinks.files.formats import avro, digesting, joining
+from epochal.sinks.files.policies import buckets as bucketing
+from epochal.sinks.files.policies.buckets import AnyBucket, Bucket, TimeBucket, Unit, folder_of
+from epochal.sinks.files.policies.completion import Complete
+from epochal.sinks.files.policies.rolling import Rolling
+from epochal.sinks.storage.paths import spark_path
 
-FORMATS = ("parquet", "orc", "avro", "json", "csv", "text", "xml")
-MARKERS = ("none", "epoch", "bucket")
+Format = Literal["parquet", "orc", "avro", "json", "csv", "text", "xml"]
+Marker = Literal["none", "epoch", "bucket"]
 ENCRYPTION = ("parquet.encryption.", "parquet.crypto.")
 COMPRESSED = "mapreduce.output.fileoutputformat.compress"
 RESERVED_OPTIONS = {"path": "give it as the first argument", "maxrecordsperfile": "use max_rows_per_file"}
+_TIME = re.compile(rf"({'|'.join(get_args(Unit))})\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How rows become files. Made by `checked_options`, so whoever has one need not look again."""
+def parse_buckets(text: str) -> list[str | TimeBucket]:
+    """Columns and time buckets, as Spark settings have them.
 
-    path: str  # as it was given
-    format: str
-    buckets: tuple[AnyBucket, ...]
-    name: str
-    drop_bucket_columns: bool
-    max_rows_per_file: int | None
-    rolling: Rolling | None
-    compression: str | None
-    marker: str | Complete
-    digest: bool
-    writer: Mapping[str, str] = field(repr=False)  # values may be keys or passwords
+    >>> parse_buckets("region, hour(ordered_at, Europe/Berlin)")
+    ['region', TimeBucket(column='ordered_at', unit='hour', timezone='Europe/Berlin', name=None)]
+    """
+    found: list[str | TimeBucket] = []
+    for part in re.split(r",(?![^(]*\))", text):
+        match = _TIME.fullmatch(part.strip())
+        if match:
+            found.append(TimeBucket(match[2], cast("Unit", match[1]), timezone=match[3] or "UTC"))
+        elif part.strip():
+            found.append(part.strip())
+    return found
+
+
+def check_buckets(faults: Faults, option: str, given: Any) -> tuple[AnyBucket, ...]:
+    """The parts of a bucket's folder, each with a name of its own."""
+    if isinstance(given, str | TimeBucket | Bucket) or not isinstance(given, Sequence):
+        faults.add(f"{option}={given!r}: a list of column names, TimeBuckets and Buckets")
+        return ()
+    for bucket in given:
+        good = isinstance(bucket, TimeBucket | Bucket) or (isinstance(bucket, str) and bucket != "")
+        faults.check(good, f"{option}: {bucket!r} is neither a column name nor a TimeBucket nor a Bucket")
+    keys = [folder_of(b) for b in given if isinstance(b, str | TimeBucket | Bucket)]
+    faults.check(len(set(keys)) == len(keys), f"{option}: {keys} names a folder twice; give a TimeBucket another name=")
+    for key in keys:
+        faults.check(
+            not key.startswith("."),
+            f"{option}: a folder named {key!r} begins with a dot, so Spark would not read it; rename the column",
+        )
+        faults.check(len(bucketing.escape(key).encode()) <= 100, f"{option}: {key!r} is too long for a folder's name")
+    return tuple(given)
+
+
+def check_writer_options(faults: Faults, option: str, given: Any) -> dict[str, str]:
+    """The writer's options. Values stay out of the messages: they may be keys or passwords."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        faults.add(f"{option}: a dictionary of the writer's options, not {type(given).__name__}")
+        return {}
+    for key, value in given.items():
+        if key.lower() in RESERVED_OPTIONS:
+            faults.add(f"{option}[{key!r}]: {RESERVED_OPTIONS[key.lower()]}")
+        elif not isinstance(value, str):
+            faults.add(f"{option}[{key!r}]: Spark's writer options are texts, not {type(value).__name__}")
+    return dict(given)
+
+
+@declared
+@dataclass(frozen=True, eq=False, repr=False)
+class FileOptions(SinkOptions):
+    """How rows become files."""
+
+    kind: ClassVar[str] = "files"
+
+    path: Annotated[
+        str,
+        Option(
+            "the target: a local folder or the URI of a Hadoop file system",
+            expects="a folder or URI, not empty",
+            journal="target",
+            restore=spark_path,
+        ),
+    ]
+    _: KW_ONLY
+    format: Annotated[Format, Option("of the files, written by Spark's own writer ([Avro](#avro))", journal=True)] = (
+        "parquet"
+    )
+    bucket_by: Annotated[
+        Sequence[AnyBucket],
+        Option(
+            "columns, `TimeBucket(column, unit, timezone=, name=)` (year, month, day, hour, minute) and "
+            "`Bucket(name, function)`, where the function makes a Column of a DataFrame",
+            check=check_buckets,
+            parse=parse_buckets,
+            shown_type="list of columns and buckets",
+        ),
+    ] = ()
+    name: SinkName = "files"
+    drop_bucket_columns: Annotated[
+        bool | None,
+        Option(
+            "leave the bucket columns out of the files, as Hive tables expect",
+            shown_default="`False` (text: `True`)",
+        ),
+    ] = None
+    max_rows_per_file: Annotated[int | None, Option("start another file after so many rows")] = None
+    rolling: Annotated[
+        Rolling | None,
+        Option(
+            "parts stay open over epochs and appear when a limit is reached, see [below](#rolling)",
+            expects="a Rolling, such as Rolling(max_bytes='64 MB')",
+        ),
+    ] = None
+    compression: Annotated[
+        str | None,
+        Option(
+            "a codec of the format",
+            expects="the name of a codec, such as 'gzip'",
+            shown_default="Spark's",
+            journal=True,
+        ),
+    ] = None
+    marker: Annotated[
+        Marker | Complete,
+        Option(
+            '`"epoch"`: an empty `_SUCCESS-<epoch>-<lineage>` for each epoch; `"bucket"`: `_SUCCESS` in each bucket '
+            "that an epoch writes to; a `Complete`: `_SUCCESS` when a bucket's time is over "
+            "([below](#when-a-bucket-is-complete))"
+        ),
+    ] = "none"
+    digest: Annotated[
+        bool,
+        Option(
+            "digest each epoch's rows while they are written, for "
+            "[`epochal audit`](operations.md#audit-is-every-row-there-exactly-once), see [below](#digests)"
+        ),
+    ] = False
+    options: Annotated[
+        Mapping[str, str] | None, Option("passed to Spark's writer as they are", check=check_writer_options)
+    ] = None
+
+    def __repr__(self) -> str:
+        return f"RollingFileSink({self.path!r}, format={self.format!r}, name={self.name!r})"
 
     @property
-    def title(self) -> str:
-        """What the sink is called in errors and by `repr`."""
-        return f"RollingFileSink({self.path!r}, format={self.format!r}, name={self.name!r})"
+    def buckets(self) -> tuple[AnyBucket, ...]:
+        return tuple(self.bucket_by)
+
+    @property
+    def writer_options(self) -> Mapping[str, str]:
+        return self.options or {}
+
+    @property
+    def drops_bucket_columns(self) -> bool:
+        return self.format == "text" if self.drop_bucket_columns is None else self.drop_bucket_columns
 
     @property
     def encrypts(self) -> bool:
         """Whether the writer gets keys that a reader would need too."""
-        return any(name.lower().startswith(ENCRYPTION) for name in self.writer)
+        return any(name.lower().startswith(ENCRYPTION) for name in self.writer_options)
 
     @property
     def has_header(self) -> bool:
         """Whether files begin with a line that is no row."""
-        return self.format == "csv" and str(_option(self.writer, "header")).lower() == "true"
+        return self.format == "csv" and str(_option(self.writer_options, "header")).lower() == "true"
 
     @property
     def most_rows(self) -> int | None:
@@ -56,78 +177,33 @@ class Options:
         limits = [self.max_rows_per_file, self.rolling.max_rows if self.rolling is not None else None]
         return min((limit for limit in limits if limit is not None), default=None)
 
-
-def checked_options(
-    path: str,
-    *,
-    format: str,  # noqa: A002  # what Spark's users know it as
-    bucket_by: Sequence[AnyBucket],
-    name: str,
-    drop_bucket_columns: bool | None,
-    max_rows_per_file: int | None,
-    rolling: Rolling | None,
-    compression: str | None,
-    marker: str | Complete,
-    digest: bool,
-    options: Mapping[str, str] | None,
-) -> Options:
-    """What a sink was given, if all of it is right; else every fault in one error."""
-    faults = Faults(f"RollingFileSink({path!r})")
-    faults.check(isinstance(path, str) and path.strip() != "", "path: a folder or URI, not empty")
-    faults.one_of("format", format, FORMATS)
-    faults.sink_name(name)
-    buckets = _checked_buckets(bucket_by, faults)
-    _check_marker(marker, buckets, faults)
-    if max_rows_per_file is not None:
-        faults.above_zero("max_rows_per_file", max_rows_per_file)
-    faults.check(
-        compression is None or (isinstance(compression, str) and compression != ""),
-        f"compression={compression!r}: the name of a codec, such as 'gzip'",
-    )
-    faults.check(
-        drop_bucket_columns is None or isinstance(drop_bucket_columns, bool),
-        f"drop_bucket_columns={drop_bucket_columns!r}: True or False",
-    )
-    faults.check(
-        not (format == "text" and buckets and drop_bucket_columns is False),
-        "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
-    )
-    writer = _checked_writer(options, faults)
-    codec = compression or _option(writer, "compression") or _option(writer, "codec")
-    if format == "avro":
-        _check_avro(codec, writer, faults, rolls=rolling is not None)
-    if faults.check(isinstance(digest, bool), f"digest={digest!r}: True or False") and digest:
-        for fault in digesting.faults(format, writer):
-            faults.add(fault)
-    _check_rolling(rolling, format, codec, marker, faults)
-    _check_joinable(rolling, format, writer, faults)
-    faults.done()
-    return Options(
-        path=path,
-        format=format,
-        buckets=buckets,
-        name=name,
-        drop_bucket_columns=drop_bucket_columns if drop_bucket_columns is not None else format == "text",
-        max_rows_per_file=max_rows_per_file,
-        rolling=rolling,
-        compression=compression,
-        marker=marker,
-        digest=digest,
-        writer=writer,
-    )
+    def check_together(self, faults: Faults) -> None:
+        writer = self.writer_options
+        codec = self.compression or _option(writer, "compression") or _option(writer, "codec")
+        faults.check(
+            not (self.format == "text" and self.buckets and self.drop_bucket_columns is False),
+            "drop_bucket_columns=False: text holds one column, so bucket columns have to be dropped",
+        )
+        timed = any(isinstance(bucket, TimeBucket) for bucket in self.buckets)
+        faults.check(
+            timed or not isinstance(self.marker, Complete),
+            f"marker={self.marker!r}: only a TimeBucket in bucket_by tells when a bucket is complete",
+        )
+        if self.format == "avro":
+            _check_avro(codec, writer, faults, rolls=self.rolling is not None)
+        if self.digest is True:
+            for fault in digesting.faults(self.format, writer):
+                faults.add(fault)
+        if isinstance(self.rolling, Rolling):
+            _check_rolling(self.format, codec, self.marker, faults)
+            _check_joinable(self.format, writer, faults)
 
 
 def _option(options: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in options.items() if key.lower() == name), None)
 
 
-def _check_rolling(given: object, format_: object, codec: object, marker: object, faults: Faults) -> None:
-    if given is None:
-        return
-    if not faults.check(
-        isinstance(given, Rolling), f"rolling={given!r}: a Rolling, such as Rolling(max_bytes='64 MB')"
-    ):
-        return
+def _check_rolling(format_: object, codec: object, marker: object, faults: Faults) -> None:
     joined = (*joining.BY_BYTES, *joining.BY_BLOCKS, *joining.MERGED)
     faults.check(
         format_ in joined, f"format={format_!r}: parts of it cannot be joined; rolling takes {', '.join(joined)}"
@@ -140,9 +216,9 @@ def _check_rolling(given: object, format_: object, codec: object, marker: object
     faults.check(marker != "bucket", "marker='bucket': with rolling, give a Complete, which says when a bucket is")
 
 
-def _check_joinable(rolling: object, format_: object, options: Mapping[str, str], faults: Faults) -> None:
+def _check_joinable(format_: object, options: Mapping[str, str], faults: Faults) -> None:
     """What a writer's options do to files that are joined byte by byte."""
-    if rolling is None or format_ not in joining.BY_BYTES:
+    if format_ not in joining.BY_BYTES:
         return
     encoding = (_option(options, "encoding") or _option(options, "charset") or "").lower().replace("_", "-")
     faults.check(
@@ -156,14 +232,6 @@ def _check_joinable(rolling: object, format_: object, options: Mapping[str, str]
     )
 
 
-def _check_marker(given: object, buckets: Sequence[AnyBucket], faults: Faults) -> None:
-    if not isinstance(given, Complete):
-        faults.one_of("marker", given, MARKERS)
-        return
-    timed = any(isinstance(bucket, TimeBucket) for bucket in buckets)
-    faults.check(timed, f"marker={given!r}: only a TimeBucket in bucket_by tells when a bucket is complete")
-
-
 def _check_avro(codec: object, options: Mapping[str, str], faults: Faults, *, rolls: bool) -> None:
     if codec is not None:
         faults.one_of("compression", codec, avro.CODECS)
@@ -172,38 +240,3 @@ def _check_avro(codec: object, options: Mapping[str, str], faults: Faults, *, ro
         "options['avroSchemaUrl']: with rolling give the schema itself as avroSchema: what is behind an address may "
         "change, and pieces of one part must be alike",
     )
-
-
-def _checked_buckets(given: object, faults: Faults) -> tuple[AnyBucket, ...]:
-    if isinstance(given, str | TimeBucket | Bucket) or not isinstance(given, Sequence):
-        faults.add(f"bucket_by={given!r}: a list of column names, TimeBuckets and Buckets")
-        return ()
-    for bucket in given:
-        good = isinstance(bucket, TimeBucket | Bucket) or (isinstance(bucket, str) and bucket != "")
-        faults.check(good, f"bucket_by: {bucket!r} is neither a column name nor a TimeBucket nor a Bucket")
-    keys = [folder_of(b) for b in given if isinstance(b, str | TimeBucket | Bucket)]
-    faults.check(
-        len(set(keys)) == len(keys), f"bucket_by: {keys} names a folder twice; give a TimeBucket another name="
-    )
-    for key in keys:
-        faults.check(
-            not key.startswith("."),
-            f"bucket_by: a folder named {key!r} begins with a dot, so Spark would not read it; rename the column",
-        )
-        faults.check(len(bucketing.escape(key).encode()) <= 100, f"bucket_by: {key!r} is too long for a folder's name")
-    return tuple(given)
-
-
-def _checked_writer(given: object, faults: Faults) -> dict[str, str]:
-    """The writer's options. Values stay out of the messages: they may be keys or passwords."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        faults.add(f"options: a dictionary of the writer's options, not {type(given).__name__}")
-        return {}
-    for key, value in given.items():
-        if key.lower() in RESERVED_OPTIONS:
-            faults.add(f"options[{key!r}]: {RESERVED_OPTIONS[key.lower()]}")
-        elif not isinstance(value, str):
-            faults.add(f"options[{key!r}]: Spark's writer options are texts, not {type(value).__name__}")
-    return dict(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochal.sinks.files.compaction import live
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage.hadoop import resolve
 
 
 def published(path: str) -> list[PublishedEpoch]:

@@ -1,7 +1,7 @@
 """Rolling files: an epoch's files are staged by Spark's own writer and published by rename.
 
-Stage writes below ``_epochal/``, which readers pass over (`writing`), and records each file's length; commit renames
-(`publishing`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
+Stage writes below ``_epochal/``, which readers pass over (`stage`), and records each file's length; commit renames
+(`commit`). With a rolling policy what an epoch writes are pieces of parts that stay open; which of them close is
 decided while the epoch is staged (`rolling`) and recorded with it.
 """
 
@@ -12,30 +12,42 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from epochal.sinks.enrolment import Register
-from epochal.sinks.files import checking, completion, foreign, joining, kept, manifest, rolling
-from epochal.sinks.files.announcing import Announcer
-from epochal.sinks.files.auditing import Auditor
-from epochal.sinks.files.buckets import AnyBucket
-from epochal.sinks.files.closing import Closer
-from epochal.sinks.files.completion import Complete, Marks
-from epochal.sinks.files.joining import spark_path
-from epochal.sinks.files.kept import Kept
+from epochal.sinks.files import manifest
+from epochal.sinks.files.audit.auditor import Auditor
+from epochal.sinks.files.commit import Publisher, check_predecessor
+from epochal.sinks.files.formats import joining
+from epochal.sinks.files.handle import Move, Work
 from epochal.sinks.files.layout import DATA, Layout, part_name
-from epochal.sinks.files.manifest import Told
-from epochal.sinks.files.options import checked_options
-from epochal.sinks.files.publishing import Move, Publisher, Work, check_predecessor
-from epochal.sinks.files.rolling import Piece, Plan, Rolling
-from epochal.sinks.files.writing import Writing
-from epochal.sinks.hadoop import resolve, session_for
-from epochal.sinks.options import known_options
-from epochal.sinks.targets import check_writable
+from epochal.sinks.files.manifest import EpochFacts
+from epochal.sinks.files.options import FileOptions
+from epochal.sinks.files.policies import completion, rolling
+from epochal.sinks.files.policies.completion import Complete, Marks
+from epochal.sinks.files.policies.rolling import Piece, RollPlan
+from epochal.sinks.files.stage import checking, foreign
+from epochal.sinks.files.stage.announcing import Announcer
+from epochal.sinks.files.stage.closing import Closer
+from epochal.sinks.files.stage.writing import Writing
+from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
+from epochal.sinks.storage.hadoop import resolve, session_for
+from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Found, Scope
 from epochal.txn.errors import Refused
 from epochal.txn.files import JoiningFiles
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import (
+    Attempt,
+    Batch,
+    Claim,
+    Handle,
+    Json,
+    Memory,
+    OpenRows,
+    Outcome,
+    RollRequest,
+    Staged,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,77 +57,55 @@ log = logging.getLogger("epochal")
 HANDLE_VERSION = 3
 
 
-class RollingFileSink:
+class RollingFileSink(FileOptions):
     """Files of any format that Spark writes, in buckets, each epoch all or nothing.
 
     >>> RollingFileSink("archive/orders", format="json", bucket_by=["day"], compression="gzip")
     RollingFileSink('archive/orders', format='json', name='files')
 
-    `bucket_by` takes column names, `TimeBucket`s and `Bucket`s, which are functions. The rows in the files keep
-    the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text, which has one column).
-    `marker` makes an empty ``_SUCCESS`` file for each epoch or in each bucket; a `Complete` makes one when a bucket's
-    time is over. `options` go to Spark's writer as they are. With `rolling` a bucket's part stays open over epochs
-    and appears when a limit is reached. With `digest` each epoch's rows are digested while they are written, so that
-    ``epochal audit`` can prove not only how many there are but which.
+    The rows in the files keep the bucket columns, unless `drop_bucket_columns` is set (Hive's way; always so for text,
+    which has one column). With `rolling` a bucket's part stays open over epochs and appears when a limit is reached.
+    With `digest` ``epochal audit`` can prove not only how many rows there are but which.
     """
 
-    @known_options
-    def __init__(
-        self,
-        path: str,
-        *,
-        format: str = "parquet",  # noqa: A002  # what Spark's users know it as
-        bucket_by: Sequence[AnyBucket] = (),
-        name: str = "files",
-        drop_bucket_columns: bool | None = None,
-        max_rows_per_file: int | None = None,
-        rolling: Rolling | None = None,
-        compression: str | None = None,
-        marker: str | Complete = "none",
-        digest: bool = False,
-        options: Mapping[str, str] | None = None,
-    ) -> None:
-        self._options = checked_options(
-            path,
-            format=format,
-            bucket_by=bucket_by,
-            name=name,
-            drop_bucket_columns=drop_bucket_columns,
-            max_rows_per_file=max_rows_per_file,
-            rolling=rolling,
-            compression=compression,
-            marker=marker,
-            digest=digest,
-            options=options,
-        )
-        self._spreads = rolling is not None  # a file may hold rows of several epochs
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._spreads = self.rolling is not None  # a file may hold rows of several epochs
         self._bound: tuple[JoiningFiles, Layout] | None = None
-        self._recalled: Mapping[str, Json] = {}
-        self._kept = Kept()
-        self._clock_before: float | None = None
-        self._watermark: float | None = None
-        self._epochs_without = 0
         self._checked_open = False
-
-    def __repr__(self) -> str:
-        return self._options.title
+        self._warned_of_watermark = False
+        self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
 
     @property
-    def name(self) -> str:
-        return self._options.name
+    def rolls(self) -> RollingFileSink:
+        return self
+
+    @property
+    def opens(self) -> bool:
+        return self.rolling is not None or isinstance(self.marker, Complete)
+
+    @property
+    def audits(self) -> RollingFileSink:
+        return self
 
     def describe(self) -> dict[str, Json]:
-        told: dict[str, Json] = {
-            "type": "files",
-            "name": self.name,
-            "target": self._place()[1].target,
-            "format": self._options.format,
-        }
-        if self._options.rolling is not None or isinstance(self._options.marker, Complete):
-            told |= {"keeps_open": True, "compression": self._options.compression}
-        if self._options.has_header:
-            told["header"] = True
-        return told
+        description = {**super().describe(), "target": self._place()[1].target}
+        if not self.opens:
+            del description["compression"]  # it is for parts that are still to be joined
+        if self.has_header:
+            description["header"] = True
+        return description
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Json]) -> Self:
+        sink = super().from_description(description)
+        sink._spreads = bool(description.get("keeps_open"))
+        return sink
+
+    @classmethod
+    def arguments_of(cls, description: Mapping[str, Json]) -> dict[str, Any]:
+        header = {"options": {"header": "true"}} if description.get("header") else {}
+        return {**super().arguments_of(description), **header}
 
     def open(self, lineage: str) -> Memory:
         files, layout = self._place()
@@ -130,7 +120,7 @@ class RollingFileSink:
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         check_writable(self.name, self._place()[1].target)
-        return checking.faults(rows, self._options)
+        return checking.faults(rows, self)
 
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete":
@@ -155,83 +145,73 @@ class RollingFileSink:
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
 
-    def stage(self, attempt: Attempt, rows: DataFrame, *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[DataFrame]) -> Staged:
+        attempt, rows = batch.attempt, batch.rows
         check_predecessor(self.name, *self._place(), attempt)
-        self._check_open(attempt.lineage)
+        before = self._opened(batch.state)
+        self._check_open(attempt.lineage, before)
+        self._warn_of_watermark(batch)
         written = self._writing.write(attempt, rows)
-        told = Told(written.rows, offsets, written.digest, written.header)
-        clock = self._clock_before if self._clock_before is not None else time.time()
-        marks = self._marks({bucket for bucket, _ in written.files}, clock)
-        policy = self._options.rolling
-        if policy is None and not self._kept.pieces:
+        facts = EpochFacts(written.rows, batch.offsets, written.digest, written.header)
+        clock = _first_clock(batch.earlier)
+        marks = self._marks(before, {bucket for bucket, _ in written.files}, batch.watermark, clock)
+        policy = self.rolling
+        if policy is None and not before.pieces:
             moves: list[Move] = []
             for bucket, entry in written.files:
                 target = f"{bucket}{part_name(attempt, len(moves), entry.name)}"
                 moves.append((f"{DATA}/{entry.name}", target, entry.length))
-            work = Work(told, files=tuple(moves))
-            return self._staged(attempt, work, Kept(self._place()[1].target), marks, clock)
+            work = Work(facts, files=tuple(moves))
+            return self._staged(attempt, work, batch.state, OpenParts(self._place()[1].target), marks, clock)
         fresh = self._writing.pieces(rows.sparkSession, attempt, written, clock)
         if policy is None:  # as ever, a file for each that was written; and what is still open is closed
-            plan = rolling.plan(self._kept.pieces, None, clock)
-            plan = Plan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
+            plan = rolling.plan(before.pieces, None, clock)
+            plan = RollPlan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
-            pieces = [*self._kept.pieces, *fresh]
+            pieces = [*before.pieces, *fresh]
             plan = rolling.plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
-        return self._roll(attempt, plan, marks, clock, rows.sparkSession, frozenset(fresh), told)
+        return self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
         body = self._checked_body(handle, layout)
         return Publisher(self.name, files, layout, attempt).publish(Work.from_json(body))
 
-    def recall(self, kept_before: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
-        if kept_before is not self._recalled:
-            self._recalled, self._kept = kept_before, kept.decode(kept_before)
-        clocks = [handle.body.get("clock") for handle in earlier]
-        # A replay goes by the time at which the epoch was first staged, so that it closes the same parts.
-        self._clock_before = min((clock for clock in clocks if isinstance(clock, float)), default=None)
-        if self._kept.target not in (None, self._place()[1].target):
-            raise Refused(
-                f"sink {self.name!r}: parts are open in {self._kept.target}, this sink writes to "
-                f"{self._place()[1].target}. Nothing was written. Publish them first: `epochal roll CHECKPOINT`"
-            )
+    def check_state(self, state: Mapping[str, Json]) -> None:
+        self._opened(state)
 
-    def follow(self, watermark: float | None) -> None:
-        self._watermark = watermark
-        self._epochs_without = 0 if watermark is not None else self._epochs_without + 1
-        if self._awaits("watermark") and self._epochs_without == 2:  # before its first rows no query has one
-            log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self.name)
+    def due(self, state: Mapping[str, Json]) -> float | None:
+        parts = self._parts(state)
+        earliest = rolling.NEVER
+        if self.rolling is not None:
+            earliest = rolling.due(rolling.open_parts(parts.pieces), self.rolling)
+        if isinstance(self.marker, Complete):
+            earliest = min(earliest, self.marker.due(parts.awaited) or rolling.NEVER)
+        return None if earliest == rolling.NEVER else earliest
 
-    def due(self) -> float | None:
-        found = rolling.NEVER
-        if self._options.rolling is not None:
-            found = rolling.due(rolling.open_parts(self._kept.pieces), self._options.rolling)
-        if isinstance(self._options.marker, Complete):
-            found = min(found, self._options.marker.due(self._kept.awaited) or rolling.NEVER)
-        return None if found == rolling.NEVER else found
-
-    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
+    def roll(self, request: RollRequest) -> Staged | None:
         clock = time.time()
-        marks = self._marks((), clock) if self._awaits("clock") else Marks(self._kept.awaited)
-        policy = None if every else self._options.rolling
-        plan = rolling.plan(self._kept.pieces, policy, clock, complete=marks.complete)
+        before = self._opened(request.state)
+        marks = self._marks(before, (), None, clock) if self._awaits("clock") else Marks(before.awaited)
+        policy = None if request.every else self.rolling
+        plan = rolling.plan(before.pieces, policy, clock, complete=marks.complete)
         if not plan.closed and not marks.complete:
             return None
-        session = session_for(self._place()[1].target) if self._needs_spark() else None
-        return self._roll(attempt, plan, marks, clock, session, frozenset(), Told())
+        needs_spark = any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in before.pieces)
+        session = session_for(self._place()[1].target) if needs_spark else None
+        return self._roll(request.attempt, request.state, plan, marks, clock, session, frozenset(), EpochFacts())
 
-    def open_parts(self, kept_now: Mapping[str, Json]) -> list[OpenPart]:
-        parts = rolling.open_parts(kept.decode(kept_now).pieces)
+    def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
         return [
-            OpenPart(
-                bucket=part[0].bucket.rstrip("/"),
+            OpenRows(
+                group=part[0].bucket.rstrip("/"),
                 bytes=sum(piece.bytes for piece in part),
                 rows=rolling.rows_of(part),
-                pieces=len(part),
+                chunks=len(part),
                 first=min(piece.at for piece in part),
                 last=max(piece.at for piece in part),
             )
-            for part in parts
+            for part in rolling.open_parts(open_parts_of(state).pieces)
         ]
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
@@ -240,9 +220,9 @@ class RollingFileSink:
 
     def audit(self, scope: Scope) -> Found:
         files, layout = self._place()
-        return Auditor(files, layout, spreads=self._spreads, has_header=self._options.has_header).audit(scope)
+        return Auditor(files, layout, spreads=self._spreads, has_header=self.has_header).audit(scope)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout = self._place()
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
@@ -250,53 +230,84 @@ class RollingFileSink:
     def _roll(
         self,
         attempt: Attempt,
-        plan: Plan,
+        state: Mapping[str, Json],
+        plan: RollPlan,
         marks: Marks,
         clock: float,
         spark: SparkSession | None,
         fresh: frozenset[Piece],
-        told: Told,
+        facts: EpochFacts,
     ) -> Staged:
-        """Close what the plan says, and say what stays open."""
+        """Close what the plan says, and record what stays open."""
         files, layout = self._place()
         writing = self._writing
-        after = Kept(layout.target, plan.open, {**(self._kept.headers or {}), **writing.headers})
-        closer = Closer(self.name, files, layout, attempt, writing.writer, after.headers or {}, writing.schemas)
-        if self._options.rolling is not None:
-            closer.merge_below = self._options.rolling.merge_limit
+        headers = {**(self._parts(state).headers or {}), **writing.headers}
+        after = OpenParts(layout.target, plan.open, headers)
+        closer = Closer(self.name, files, layout, attempt, writing.writer, headers, writing.schemas)
+        if self.rolling is not None:
+            closer.merge_below = self.rolling.merge_limit
         closed = closer.close(plan, fresh, spark)
         work = Work(
-            told,
+            facts,
             files=closed.moves,
             joins=closed.joins,
             keeps=any(piece in fresh for piece in plan.open),
             spent=closed.spent,
         )
-        return self._staged(attempt, work, after, marks, clock)
+        return self._staged(attempt, work, state, after, marks, clock)
 
-    def _staged(self, attempt: Attempt, work: Work, after: Kept, marks: Marks, clock: float) -> Staged:
+    def _staged(
+        self,
+        attempt: Attempt,
+        work: Work,
+        state: Mapping[str, Json],
+        after: OpenParts,
+        marks: Marks,
+        clock: float,
+    ) -> Staged:
         files, layout = self._place()
-        whole = Announcer(files, layout, attempt, self._options.marker).announce(work, marks)
+        whole = Announcer(files, layout, attempt, self.marker).announce(work, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
-        now = kept.encode(replace(after, awaited=marks.awaited))
-        changes = kept.changes(self._recalled, now)
-        return Staged(Handle(HANDLE_VERSION, body), work.told.rows, changes=changes, digest=work.told.digest)
+        changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
+        return Staged(Handle(HANDLE_VERSION, body), work.facts.rows, changes=changes, digest=work.facts.digest)
+
+    def _parts(self, state: Mapping[str, Json]) -> OpenParts:
+        if state is not self._decoded[0]:
+            self._decoded = state, open_parts_of(state)
+        return self._decoded[1]
+
+    def _opened(self, state: Mapping[str, Json]) -> OpenParts:
+        """What is open, which must be in this sink's target."""
+        parts, target = self._parts(state), self._place()[1].target
+        if parts.target not in (None, target):
+            raise Refused(
+                f"sink {self.name!r}: parts are open in {parts.target}, this sink writes to {target}. Nothing was "
+                "written. Publish them first: `epochal roll CHECKPOINT`"
+            )
+        return parts
 
     def _awaits(self, what: str) -> bool:
-        return isinstance(self._options.marker, Complete) and self._options.marker.by == what
+        return isinstance(self.marker, Complete) and self.marker.by == what
 
-    def _marks(self, touched: Iterable[str], clock: float) -> Marks:
+    def _marks(self, before: OpenParts, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
         """What has become of the buckets that await their marker, those of this epoch's rows included."""
-        if not isinstance(self._options.marker, Complete):
+        if not isinstance(self.marker, Complete):
             return Marks()
-        ends = {bucket: completion.ends_at(bucket, self._options.buckets) for bucket in touched}
-        awaited = {**self._kept.awaited, **{bucket: end for bucket, end in ends.items() if end is not None}}
-        return self._options.marker.divide(awaited, watermark=self._watermark, clock=clock)
+        ends = {bucket: completion.ends_at(bucket, self.buckets) for bucket in touched}
+        awaited = {**before.awaited, **{bucket: end for bucket, end in ends.items() if end is not None}}
+        return self.marker.divide(awaited, watermark=watermark, clock=clock)
 
-    def _check_open(self, lineage: str) -> None:
+    def _warn_of_watermark(self, batch: Batch[DataFrame]) -> None:
+        """Once a start; before its first rows no query has a watermark."""
+        lacks = self._awaits("watermark") and batch.watermark is None and batch.attempt.epoch > 0
+        if lacks and not self._warned_of_watermark:
+            log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self.name)
+            self._warned_of_watermark = True
+
+    def _check_open(self, lineage: str, before: OpenParts) -> None:
         """Once a start: pieces that the journal knows nothing of are rows that would never appear."""
         files, layout = self._place()
-        if not self._checked_open and not self._kept.pieces and files.names(layout.open(lineage)):
+        if not self._checked_open and not before.pieces and files.names(layout.open(lineage)):
             raise Refused(
                 f"sink {self.name!r}: {layout.open(lineage)} holds rows of parts that the journal does not know: it "
                 "was lost or replaced. Nothing was written. Restore the journal from a copy; or publish those files "
@@ -304,13 +315,10 @@ class RollingFileSink:
             )
         self._checked_open = True
 
-    def _needs_spark(self) -> bool:
-        return any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in self._kept.pieces)
-
     def _place(self) -> tuple[JoiningFiles, Layout]:
         """The file system and the full path, found when first needed: only then is there a session."""
         if self._bound is None:
-            files, target = resolve(self._options.path)
+            files, target = resolve(self.path)
             self._bound = files, Layout(target)
         return self._bound
 
@@ -321,7 +329,7 @@ class RollingFileSink:
 
     @cached_property
     def _writing(self) -> Writing:
-        return Writing(self._options, *self._place())
+        return Writing(self, *self._place())
 
     def _checked_body(self, handle: Handle, layout: Layout) -> dict[str, Json]:
         body = handle.known(HANDLE_VERSION)
@@ -333,14 +341,7 @@ class RollingFileSink:
         return body
 
 
-def from_description(description: Mapping[str, Json]) -> RollingFileSink:
-    """A sink that can commit and abort what a journal describes. Its target is a full path already."""
-    sink = RollingFileSink(
-        spark_path(str(description["target"])),
-        format=str(description["format"]),
-        name=str(description["name"]),
-        compression=str(description["compression"]) if description.get("compression") else None,
-        options={"header": "true"} if description.get("header") else None,
-    )
-    sink._spreads = bool(description.get("keeps_open"))
-    return sink
+def _first_clock(earlier: Sequence[Handle]) -> float:
+    """A replay goes by the time at which the epoch was first staged, so that it closes the same parts."""
+    clocks = [handle.body.get("clock") for handle in earlier]
+    return min((clock for clock in clocks if isinstance(clock, float)), default=time.time())

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from epochal.testing import DirectoryParticipant
 from epochal.txn.audit import Found, Scope
-from epochal.txn.model import Attempt, Json, Staged
-from epochal.txn.tallies import Tally, spelled, total
+from epochal.txn.model import Batch, Json, Staged
+from epochal.txn.row_digests import RowDigest, digest_text, total
 
 
 class Auditable(DirectoryParticipant):
     """As the folder, with a digest of each epoch."""
 
+    @property
+    def audits(self) -> Auditable:
+        return self
+
     def describe(self) -> dict[str, Json]:
         return {**super().describe(), "type": "auditable"}
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        return replace(super().stage(attempt, rows, offsets=offsets), digest=_tally(rows).digest)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        return replace(super().stage(batch), digest=_digest(batch.rows).digest)
 
     def audit(self, scope: Scope) -> Found:
-        scope.told("counting")
-        found: dict[int, Tally] = {}
+        scope.progress("counting")
+        found: dict[int, RowDigest] = {}
         for name in self._published():
             epoch = int(name.split(".")[0])
             lines = Path(self._path, name).read_text().splitlines()[1:]
             if epoch <= scope.expected.through:
-                found[epoch] = found.get(epoch, Tally()) + _tally([json.loads(line) for line in lines])
+                found[epoch] = found.get(epoch, RowDigest()) + _digest([json.loads(line) for line in lines])
         unproven = ("rows were not read",) if scope.fast else ()
         return Found(landed=frozenset(found), epochs={} if scope.fast else found, unproven=unproven)
 
 
-def _tally(rows: Sequence[Json]) -> Tally:
+def _digest(rows: Sequence[Json]) -> RowDigest:
     hashes = (int.from_bytes(hashlib.sha256(json.dumps(row).encode()).digest()[:8], "big") for row in rows)
-    return total(Tally(1, spelled(value)) for value in hashes) + Tally(0, spelled(0))
-
-
-def from_description(description: Mapping[str, Json]) -> Auditable:
-    """What the command line builds."""
-    return Auditable(str(description["target"]), name=str(description["name"]))
+    return total(RowDigest(1, digest_text(value)) for value in hashes) + RowDigest(0, digest_text(0))

@@ -19,7 +19,7 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Json
+from epochal.txn.model import Attempt, Batch, Json
 
 QUERY = "1f0c9a2e-0000-4000-8000-000000000000"
 ROWS: tuple[Json, ...] = ("a", "b", "c")
@@ -87,7 +87,7 @@ class Scene:
     def stage(self, driver: Coordinator[Sequence[Json]], target: DirectoryParticipant, epoch: int) -> Attempt:
         """Let a driver die between staging and PREPARED."""
         attempt = Attempt(driver.lineage, epoch, driver.generation)
-        target.stage(attempt, ROWS, offsets="")
+        target.stage(Batch(attempt=attempt, rows=ROWS, offsets=""))
         return attempt
 
     def command(self, name: str, *options: str) -> Answer:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.cli import audit, streams
+from epochal.cli import audit
+from epochal.sinks.config import kinds
 from epochal.txn.audit import Found, Scope
 from tests.cli.auditable import Auditable
 from tests.cli.scene import QUERY, ROWS, Scene
@@ -15,7 +16,7 @@ from tests.cli.scene import QUERY, ROWS, Scene
 
 @pytest.fixture(autouse=True)
 def _known_to_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(streams.BUILT_IN, "auditable", "tests.cli.auditable:from_description")
+    monkeypatch.setitem(kinds.BUILT_IN, "auditable", "tests.cli.auditable:Auditable")
 
 
 def auditable(scene: Scene, name: str = "sink") -> Auditable:

@@ -10,6 +10,7 @@ import pytest
 from epochal import CassandraSink
 from epochal._version import __version__
 from epochal.cli import main, streams, text
+from epochal.sinks.config import kinds
 from epochal.testing import DirectoryParticipant
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Json
@@ -160,9 +161,13 @@ def test_a_sink_on_hadoop_starts_spark_only_when_it_is_needed(scene: Scene, monk
 
 
 def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere(DirectoryParticipant):
+        def __init__(self, path: str, *, name: str) -> None:
+            super().__init__("elsewhere", name=name)
+
     class Point:
         def load(self) -> object:
-            return lambda description: DirectoryParticipant("elsewhere", name=str(description["name"]))
+            return Elsewhere
 
     asked: list[tuple[str, str]] = []
 
@@ -170,17 +175,17 @@ def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch:
         asked.append((group, name))
         return [Point()]
 
-    monkeypatch.setattr(streams, "entry_points", points)
+    monkeypatch.setattr(kinds, "entry_points", points)
 
     built = streams.build({"type": "directory", "name": "orders", "target": "here"})
 
-    assert asked == [("epochal.participants", "directory")]
+    assert asked == [("epochal.sinks", "directory")]
     assert built.describe()["target"] == "elsewhere"
 
 
-@pytest.mark.parametrize("kind", sorted(streams.BUILT_IN))
+@pytest.mark.parametrize("kind", sorted(kinds.BUILT_IN))
 def test_what_is_built_in_needs_no_installation(kind: str, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
-    monkeypatch.setattr(streams, "entry_points", lambda **_: [])
+    monkeypatch.setattr(kinds, "entry_points", lambda **_: [])
     of_each: dict[str, dict[str, Json]] = {
         "files": {"format": "json"},
         "delta": {"mode": "append", "keys": []},

@@ -141,10 +141,10 @@ def test_a_store_that_is_away_does_not_keep_the_others_dirty(scene: Scene, monke
     scene.stage(first, right, 0)
     really = DirectoryParticipant.leftovers
 
-    def away(self: DirectoryParticipant, lineage: str) -> object:
+    def away(self: DirectoryParticipant, lineage: str, scratch: str) -> object:
         if self.name == "left":
             raise ConnectionRefusedError("nobody listens")
-        return really(self, lineage)
+        return really(self, lineage, scratch)
 
     monkeypatch.setattr(DirectoryParticipant, "leftovers", away)
     answer = scene.command("gc", "--yes", "--json")

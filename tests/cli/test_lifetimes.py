@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epochal.txn.model import Description
 from epochal.txn.records import GenerationStarted
 from epochal.txn.recovery import Place, Sinks
 from epochal.txn.view import fold
@@ -63,7 +64,7 @@ def test_many_starts_and_a_folded_journal_are_told_and_collected(scene: Scene) -
 
 
 def generation(number: int, **sinks: dict[str, str]) -> GenerationStarted:
-    return GenerationStarted(number, QUERY, 0, sinks={name: dict(text) for name, text in sinks.items()})
+    return GenerationStarted(number, QUERY, 0, sinks={name: Description(text) for name, text in sinks.items()})
 
 
 def test_an_attempt_belongs_where_its_own_generation_staged_it() -> None:

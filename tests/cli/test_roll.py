@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.cli import streams
+from epochal.sinks.config import kinds
 from epochal.txn.errors import FencedOut
 from epochal.txn.model import Attempt
 from tests.cli.scene import QUERY, ROWS, Scene, going_away
@@ -13,7 +13,7 @@ from tests.txn.keeping import Keeping
 
 @pytest.fixture(autouse=True)
 def _known_to_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(streams.BUILT_IN, "keeping", "tests.txn.keeping:from_description")
+    monkeypatch.setitem(kinds.BUILT_IN, "keeping", "tests.txn.keeping:Keeping")
 
 
 def keeping(scene: Scene, name: str = "sink") -> Keeping:
@@ -116,7 +116,6 @@ def test_gc_keeps_a_roll_that_is_recorded_and_removes_one_that_is_not(scene: Sce
     with going_away(Keeping):
         scene.command("roll", "--timeout", "0")
     stray = Attempt(QUERY, 0, driver.generation, 1)
-    sink.recall(scene.journal.read().kept("sink"), [])
     sink._create(stray, "part", {}, [])
 
     answer = scene.command("gc", "--yes", "--json").json

@@ -9,7 +9,7 @@ from epochal.sinks.files.compaction import live
 from epochal.sinks.files.compaction.compactor import Compactor
 from epochal.sinks.files.layout import HOME, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.txn.files import JoiningFiles, join
+from epochal.txn.files import JoiningFiles, OneByOne, join
 from epochal.txn.model import Attempt
 from tests.txn.memory import MemoryFiles
 
@@ -18,7 +18,7 @@ LINEAGE = "1f0c9a2e-0000"
 NOW = 1000.0
 
 
-class MemoryDisk(MemoryFiles):
+class MemoryDisk(MemoryFiles, OneByOne):
     """What a sink needs beyond the protocol, of which compaction uses a part."""
 
     def __init__(self, content: Mapping[str, bytes] | None = None) -> None:

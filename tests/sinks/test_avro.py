@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError
 
-from epochal.sinks.files.avro import BAD_FRAME, BAD_OPTION, complaint
+from epochal.sinks.files.formats.avro import BAD_FRAME, BAD_OPTION, complaint
 from tests.sinks.test_hadoop_errors import Thrown, thrown
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.sinks.files.buckets import EMPTY, LIMIT, NULL, TimeBucket, escape, folder_name, survives
-from epochal.sinks.values import EXACT, Value, decode
+from epochal.sinks.files.policies.buckets import EMPTY, LIMIT, NULL, TimeBucket, escape, folder_name, survives
+from epochal.sinks.spark.values import EXACT, Value, decode
 from epochal.txn.errors import OptionError
 
 
@@ -95,7 +95,7 @@ def test_escape_leaves_plain_text_alone() -> None:
 
 def test_all_faults_of_a_time_bucket_come_in_one_error() -> None:
     with pytest.raises(OptionError) as caught:
-        TimeBucket("", "hours", timezone="Mars/Olympus", name="")
+        TimeBucket("", "hours", timezone="Mars/Olympus", name="")  # type: ignore[arg-type]  # that is the point
 
     assert len(caught.value.faults) == 4
     assert "did you mean 'hour'?" in str(caught.value)

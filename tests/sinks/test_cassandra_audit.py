@@ -6,11 +6,11 @@ import pytest
 
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
-from epochal.sinks.cassandra.register import Register, Standing
-from epochal.txn.audit import Expected, Found, Scope, Verdict, judge
-from epochal.txn.tallies import Tally
+from epochal.sinks.cassandra.standing import Register, Standing
+from epochal.txn.audit import Expected, Found, Scope, Verdict, compare_with_store
+from epochal.txn.row_digests import RowDigest
 
-GIVEN = Expected(since=0, epochs={0: Tally(3), 1: Tally(3)}, through=1)
+GIVEN = Expected(since=0, epochs={0: RowDigest(3), 1: RowDigest(3)}, through=1)
 
 
 def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> Found:
@@ -19,7 +19,7 @@ def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> Found:
 
 
 def test_a_ledger_that_has_the_last_epoch_is_all_that_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = judge(GIVEN, audit(monkeypatch, 1))
+    answer = compare_with_store(GIVEN, audit(monkeypatch, 1))
 
     assert (answer.verdict, answer.differences) == (Verdict.NOT_PROVABLE, ())
     assert "cannot be counted" in answer.unproven[0]
@@ -27,7 +27,7 @@ def test_a_ledger_that_has_the_last_epoch_is_all_that_is_proven(monkeypatch: pyt
 
 @pytest.mark.parametrize(("last", "said"), [(0, "is 0"), (-1, "is none")])
 def test_a_ledger_that_lacks_the_last_epoch_differs(monkeypatch: pytest.MonkeyPatch, last: int, said: str) -> None:
-    (difference,) = judge(GIVEN, audit(monkeypatch, last)).differences
+    (difference,) = compare_with_store(GIVEN, audit(monkeypatch, last)).differences
 
     assert difference.epoch == 1
     assert difference.what.endswith(said)

@@ -8,9 +8,9 @@ from cassandra import ConsistencyLevel
 from cassandra.protocol import BatchMessage, ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchType
 
-from epochal.sinks.cassandra.batches import EncodedBatch, Handler
-from epochal.sinks.cassandra.encoding import packed
-from epochal.sinks.cassandra.entries import head, value, values
+from epochal.sinks.cassandra.cluster.batches import EncodedBatch, Handler
+from epochal.sinks.cassandra.commit.entries import head, value, values
+from epochal.sinks.cassandra.stage.encoding import packed
 
 ID = b"0123456789abcdef"
 STAMP = b"\0\0\0\0\0\0\0\7"

@@ -14,8 +14,8 @@ from cassandra import cqltypes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.sinks.cassandra.cql import Cql, parse
-from epochal.sinks.cassandra.encoding import encode, routing_key
+from epochal.sinks.cassandra.cluster.cql import Cql, parse
+from epochal.sinks.cassandra.stage.encoding import encode, routing_key
 
 VERSION = 5
 UTC = datetime.UTC

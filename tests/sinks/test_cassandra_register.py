@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.sinks.cassandra.register import Register, Standing
+from epochal.sinks.cassandra.standing import Register, Standing
 from epochal.txn.model import NO_EPOCH, Memory
 
 NOW = 1_000_000

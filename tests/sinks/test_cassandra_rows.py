@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.sinks.cassandra.cql import Cql
-from epochal.sinks.cassandra.entries import values
-from epochal.sinks.cassandra.rows import ERROR, Shape, staged, with_errors
-from epochal.sinks.cassandra.writing import DELETE, KEY, ROW
+from epochal.sinks.cassandra.cluster.cql import Cql
+from epochal.sinks.cassandra.commit.entries import values
+from epochal.sinks.cassandra.layout import DELETE, KEY, ROW
+from epochal.sinks.cassandra.stage.rows import ERROR, Shape, staged, with_errors
 
 KINDS = {"p": Cql("text"), "c": Cql("int"), "v": Cql("int")}
 

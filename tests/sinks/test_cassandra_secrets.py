@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from epochal import CassandraSink
-from epochal.sinks import trust
-from epochal.sinks.cassandra import connection, from_description
-from epochal.sinks.cassandra.endpoint import CA_FILE, PASSWORD, TLS, USER, Endpoint
+from epochal.sinks.cassandra.cluster import connection
+from epochal.sinks.cassandra.cluster.endpoint import CA_FILE, PASSWORD, TLS, USER, Endpoint
+from epochal.sinks.config import trust
 from epochal.txn.errors import Refused, StoreAway
 
 SECRET = "hunter2"  # it is to be looked for
@@ -141,7 +141,7 @@ def test_an_unknown_host_is_told_with_the_sink_and_what_to_do() -> None:
 def test_a_server_that_hangs_up_is_told_with_what_it_may_want(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
     with listening() as (port, heard):
-        sink = from_description(CassandraSink("shop.orders", port=port, staging=str(tmp_path)).describe())
+        sink = CassandraSink.from_description(CassandraSink("shop.orders", port=port, staging=str(tmp_path)).describe())
         with pytest.raises(StoreAway, match="does it want TLS"):
             sink.open("1f0c9a2e")
 

@@ -11,20 +11,21 @@ import pytest
 from cassandra import DriverException, InvalidRequest, OperationTimedOut, Unavailable
 from cassandra.cluster import NoHostAvailable
 
-from epochal import CassandraSink, OptionError, RollingFileSink
-from epochal.sinks.cassandra.cql import parse
-from epochal.sinks.cassandra.endpoint import PASSWORD, USER, Endpoint
-from epochal.sinks.cassandra.faults import brief, is_away
+from epochal import CassandraSink, Connection, OptionError, RollingFileSink
+from epochal.sinks.cassandra.cluster.cql import parse
+from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
+from epochal.sinks.cassandra.cluster.faults import brief, is_away
+from epochal.sinks.cassandra.commit.statements import adding, plan
+from epochal.sinks.cassandra.commit.totals import added
+from epochal.sinks.cassandra.commit.writer import Pipe
 from epochal.sinks.cassandra.handle import StagedEpoch
 from epochal.sinks.cassandra.options import seconds
-from epochal.sinks.cassandra.statements import adding, plan
 from epochal.sinks.cassandra.table import Table, misfits, unsortable
-from epochal.sinks.cassandra.totals import added
-from epochal.sinks.cassandra.writing import Pipe
 from epochal.txn.errors import Refused, StoreAway
-from epochal.txn.model import Attempt
+from epochal.txn.model import Attempt, Batch
 
 SECRET = "hunter2"  # it is to be looked for
+ONE = Connection(consistency="ONE")
 
 
 def test_all_faults_come_in_one_error() -> None:
@@ -33,23 +34,55 @@ def test_all_faults_come_in_one_error() -> None:
             "orders; DROP",
             contact_points="localhost",
             port=0,
-            mode="upsret",
-            nulls="none",
-            consistency="LOCAL_QUORUN",
+            mode="upsret",  # type: ignore[arg-type]  # that is the point
+            nulls="none",  # type: ignore[arg-type]
             ttl="soon",
-            user="me",
-            ca_file="ca.pem",
             order_by="at",
-            in_flight=0,
             totals={"amount": "sum"},
         )
 
     text = str(told.value)
-    assert len(told.value.faults) == 12
+    assert len(told.value.faults) == 8
     assert "keyspace.table" in text
     assert "did you mean 'upsert'?" in text
-    assert "did you mean 'LOCAL_QUORUM'?" in text
     assert "ttl='soon'" in text
+
+
+def test_all_faults_of_a_connection_come_in_one_error_and_no_secret_is_told() -> None:
+    with pytest.raises(OptionError) as told:
+        Connection(
+            contact_points="localhost",
+            port=0,
+            consistency="LOCAL_QUORUN",  # type: ignore[arg-type]  # that is the point
+            password=SECRET,
+            ca_file="ca.pem",
+        )
+
+    assert len(told.value.faults) == 5
+    assert "did you mean 'LOCAL_QUORUM'?" in str(told.value)
+    assert SECRET not in str(told.value)
+
+
+def test_what_moved_into_a_group_is_told_with_its_place() -> None:
+    moved: dict[str, Any] = {"user": "me", "password": SECRET, "in_flight": 8}
+
+    with pytest.raises(OptionError) as told:
+        CassandraSink("shop.orders", **moved)
+
+    assert told.value.faults == (
+        "user: now in connection=Connection(user=...)",
+        "password: now in connection=Connection(password=...)",
+        "in_flight: now in tuning=Tuning(in_flight=...)",
+    )
+
+
+def test_where_the_cluster_is_may_be_told_in_short_but_not_twice() -> None:
+    short = CassandraSink("shop.orders", contact_points=["db1"], port=9043)
+    with pytest.raises(OptionError) as told:
+        CassandraSink("shop.orders", port=9043, connection=Connection(contact_points=["db1"]))
+
+    assert short.cluster == Connection(contact_points=["db1"], port=9043)
+    assert told.value.faults == ("port: beside connection=; put it there, connection=Connection(port=...)",)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +90,10 @@ def test_all_faults_come_in_one_error() -> None:
     [
         ({"mode": "accumulate"}, "totals: accumulating needs them"),
         ({"mode": "accumulate", "totals": {"n": "average"}}, "totals['n']='average'"),
-        ({"mode": "accumulate", "totals": {"n": "sum"}, "consistency": "ONE"}, "totals are read before"),
+        (
+            {"mode": "accumulate", "totals": {"n": "sum"}, "connection": Connection(consistency="ONE")},
+            "totals are read before",
+        ),
         ({"mode": "accumulate", "totals": {"n": "sum"}, "ttl": 9}, "ttl: only for mode='upsert'"),
         ({"ttl": 9, "expires_at": "at"}, "only one of them"),
         ({"delete_when": " "}, "delete_when"),
@@ -71,19 +107,29 @@ def test_options_that_do_not_go_together_are_faults(options: dict[str, Any], fau
 
 
 def test_secrets_are_in_no_description_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = CassandraSink("shop.orders", user="me", password=SECRET, staging="/tmp/staged")
+    connection = Connection(user="me", password=SECRET)
+    sink = CassandraSink("shop.orders", connection=connection, staging="/tmp/staged")
     monkeypatch.setenv(USER, "me")
     monkeypatch.setenv(PASSWORD, SECRET)
     endpoint = Endpoint(contact_points=("a",)).with_secrets()
 
     assert endpoint.password == SECRET
-    for text in (repr(sink), json.dumps(sink.describe()), repr(endpoint), json.dumps(endpoint.describe())):
+    for text in (repr(sink), json.dumps(sink.describe()), repr(endpoint), repr(connection)):
         assert SECRET not in text
 
 
 def test_a_sink_outside_of_a_writer_says_that_it_has_no_folder_to_stage_in() -> None:
+    batch: Batch[Any] = Batch(attempt=Attempt("1f0c9a2e", 0, 1), rows=None, offsets="")
+
     with pytest.raises(Refused, match="no folder to stage in"):
-        CassandraSink("shop.orders").describe()
+        CassandraSink("shop.orders").stage(batch)
+    with pytest.raises(Refused, match="no folder to stage in"):
+        CassandraSink("shop.orders").leftovers("1f0c9a2e")
+
+
+def test_a_description_names_a_folder_only_if_the_user_has_named_one() -> None:
+    assert "staging" not in CassandraSink("shop.orders").describe()
+    assert CassandraSink("shop.orders", staging="/tmp/staged").describe()["staging"] == "/tmp/staged"
 
 
 def test_dead_letters_are_a_sink_of_the_writer() -> None:

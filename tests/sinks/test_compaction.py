@@ -270,8 +270,8 @@ def test_files_in_their_grace_are_not_joined_again(target: str) -> None:
     check_whole(target, 5)
 
 
-@pytest.mark.parametrize("point", failpoints.NAMES_OF_COMPACTION)
-@pytest.mark.parametrize("again", [None, *failpoints.NAMES_OF_COMPACTION])
+@pytest.mark.parametrize("point", failpoints.names("compaction"))
+@pytest.mark.parametrize("again", [None, *failpoints.names("compaction")])
 def test_wherever_one_stops_the_next_finishes_it(target: str, point: str, again: str | None) -> None:
     fill(target, range(4), bucket="a/")
     fill_other = {f"b/{name_of(9)}": b"4\n", f"b/{name_of(9, 1)}": b"5\n"}
@@ -302,7 +302,7 @@ def sleeping(point: str, meanwhile: Callable[[], object]) -> None:
     failpoints.hit = hit
 
 
-@pytest.mark.parametrize("point", failpoints.NAMES_OF_COMPACTION)
+@pytest.mark.parametrize("point", failpoints.names("compaction"))
 def test_one_who_slept_while_others_replaced_its_results_does_no_harm(target: str, point: str) -> None:
     fill(target, range(3))
 
@@ -383,7 +383,7 @@ def test_every_step_of_a_compaction_has_its_pair_in_the_code() -> None:
     code = "".join(path.read_text() for path in (ROOT / "sinks" / "files" / "compaction").glob("*.py"))
     hit = re.findall(r'failpoints\.hit\("([a-z-]+)"\)', code)
 
-    assert set(hit) == {*failpoints.NAMES_OF_COMPACTION}
-    once = [name for name in failpoints.NAMES_OF_COMPACTION if not name.endswith("-stage")]
+    assert set(hit) == {*failpoints.names("compaction")}
+    once = [name for name in failpoints.names("compaction") if not name.endswith("-stage")]
     assert all(hit.count(name) == 1 for name in once)
     assert hit.count("before-compact-stage") == hit.count("after-compact-stage") == 3  # bytes, blocks, merging

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from epochal.sinks.files.compaction.choosing import Choice, LiveFile, Unfit, choose, live_files
-from epochal.sinks.files.compaction.formats import Format, format_of
+from epochal.sinks.files.compaction.joinable import Format, format_of
 from epochal.sinks.files.layout import ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
 from tests.sinks.compacting import LINEAGE, name_of

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Complete, Rolling, RollingFileSink, TimeBucket
-from epochal.sinks.files import settings
-from epochal.sinks.files.completion import Marks, ends_at, marker, next_version
-from epochal.sinks.files.rolling import Piece, plan
+from epochal.sinks.files.policies.buckets import Unit
+from epochal.sinks.files.policies.completion import Marks, ends_at, marker, next_version
+from epochal.sinks.files.policies.rolling import Piece, plan
+from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError
-from epochal.txn.model import Attempt, Handle
+from epochal.txn.model import Attempt, Handle, Json, RollRequest
 
 DAY = TimeBucket("at", "day")
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2, 1)
@@ -37,7 +38,7 @@ def seconds(text: str) -> float:
         ("minute", "2026-11-16T23-59", "2026-11-17T00:00+00:00"),
     ],
 )
-def test_a_bucket_ends_where_the_next_begins(unit: str, folder: str, end: str) -> None:
+def test_a_bucket_ends_where_the_next_begins(unit: Unit, folder: str, end: str) -> None:
     assert ends_at(f"{unit}={folder}/", [TimeBucket("at", unit)]) == seconds(end)
 
 
@@ -51,7 +52,7 @@ def test_a_bucket_ends_where_the_next_begins(unit: str, folder: str, end: str) -
         ("minute", "2026-10-25T02-29", "2026-10-25T02:30+01:00"),
     ],
 )
-def test_a_bucket_ends_by_the_clocks_of_its_time_zone_at_the_later_of_two(unit: str, folder: str, end: str) -> None:
+def test_a_bucket_ends_by_the_clocks_of_its_time_zone_at_the_later_of_two(unit: Unit, folder: str, end: str) -> None:
     assert ends_at(f"{unit}={folder}/", [TimeBucket("at", unit, timezone="Europe/Berlin")]) == seconds(end)
 
 
@@ -70,7 +71,8 @@ def test_a_bucket_without_a_time_never_ends(value: str) -> None:
 def test_a_row_is_never_later_than_the_end_of_its_bucket(at: int, zone: str) -> None:
     instant = datetime.fromtimestamp(at, UTC)
     local = instant.astimezone(ZoneInfo(zone))
-    for unit, text in (("day", local.strftime("%Y-%m-%d")), ("hour", local.strftime("%Y-%m-%dT%H"))):
+    texts: list[tuple[Unit, str]] = [("day", local.strftime("%Y-%m-%d")), ("hour", local.strftime("%Y-%m-%dT%H"))]
+    for unit, text in texts:
         end = ends_at(f"{unit}={text}/", [TimeBucket("at", unit, timezone=zone)])
 
         assert end is not None
@@ -124,9 +126,13 @@ def by_the_clock(target: Path) -> RollingFileSink:
 
 def test_what_is_due_is_marked_between_epochs_and_forgotten(tmp_path: Path) -> None:
     sink = by_the_clock(tmp_path)
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0, "awaited day=9998-01-01/": 2e11}, [])
-    due = sink.due()
-    staged = sink.roll(ATTEMPT, every=False)
+    state: dict[str, Json] = {
+        "target": str(tmp_path),
+        "awaited day=2026-01-01/": 100.0,
+        "awaited day=9998-01-01/": 2e11,
+    }
+    due = sink.due(state)
+    staged = sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=False))
     assert staged is not None
     hidden = list(tmp_path.glob("day=*"))
     sink.commit(ATTEMPT, Handle(staged.handle.version, json.loads(json.dumps(staged.handle.body))))
@@ -141,8 +147,8 @@ def test_a_bucket_that_was_marked_gets_the_next_version(tmp_path: Path) -> None:
     (tmp_path / "day=2026-01-01").mkdir()
     (tmp_path / "day=2026-01-01" / "_SUCCESS").touch()
     sink = by_the_clock(tmp_path)
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}, [])
-    staged = sink.roll(ATTEMPT, every=False)
+    state: dict[str, Json] = {"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}
+    staged = sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=False))
     assert staged is not None
     sink.commit(ATTEMPT, staged.handle)
 
@@ -152,9 +158,9 @@ def test_a_bucket_that_was_marked_gets_the_next_version(tmp_path: Path) -> None:
 
 def test_publishing_what_is_open_marks_nothing_and_forgets_nothing(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format="json", name="files")  # as the command line makes it
-    sink.recall({"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}, [])
+    state: dict[str, Json] = {"target": str(tmp_path), "awaited day=2026-01-01/": 100.0}
 
-    assert sink.roll(ATTEMPT, every=True) is None
+    assert sink.roll(RollRequest(attempt=ATTEMPT, state=state, every=True)) is None
 
 
 def test_a_marker_needs_a_bucket_that_has_a_time() -> None:
@@ -164,15 +170,20 @@ def test_a_marker_needs_a_bucket_that_has_a_time() -> None:
 
 def test_wrong_options_of_complete_are_refused_together() -> None:
     with pytest.raises(OptionError) as error:
-        Complete(by="watermrk", delay="soon")
+        Complete(by="watermrk", delay="soon")  # type: ignore[arg-type]  # that is the point
 
     assert "did you mean 'watermark'" in str(error.value)
     assert "delay='soon': a time above 0" in str(error.value)
 
 
 def test_settings_carry_it() -> None:
-    values = {"path": "x", "bucket_by": [DAY], "marker.by": "clock", "marker.delay": "2 h"}
+    given = {"path": "x", "bucket_by": "day(at)", "marker.by": "clock", "marker.delay": "2 h"}
+    settings = {f"spark.epochal.orders.archive.{name}": value for name, value in {"type": "files", **given}.items()}
+    settings["spark.epochal.orders.sinks"] = "archive"
 
-    assert settings.build("files", values, {})._options.marker == Complete(by="clock", delay="2 h")
+    (sink,) = writer_from_settings(settings, "orders").sinks
     with pytest.raises(OptionError, match="set one of them"):
-        settings.build("files", {**values, "marker": "epoch"}, {})
+        writer_from_settings({**settings, "spark.epochal.orders.archive.marker": "epoch"}, "orders")
+
+    assert isinstance(sink, RollingFileSink)
+    assert sink.marker == Complete(by="clock", delay="2 h")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epochal.sinks.delta.gate import TableState, closed, creatable
+from epochal.sinks.delta.table.gate import TableState, closed, creatable
 
 PLAIN = TableState(
     version=3,

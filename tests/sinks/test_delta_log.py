@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from epochal.sinks.delta.log import read
+from epochal.sinks.delta.table.log import read
 from tests.txn.memory import MemoryFiles
 
 

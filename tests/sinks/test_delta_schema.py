@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.sinks.delta.schema import fit, nullable, promises, spell
+from epochal.sinks.delta.table.schema import fit, nullable, promises, spell
 
 
 def field(name: str, kind: Any, *, null: bool = True, **metadata: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
 from epochal.txn.audit import Expected, Scope
 from epochal.txn.errors import Refused
 from epochal.txn.model import Handle
-from epochal.txn.tallies import Tally
+from epochal.txn.row_digests import RowDigest
 
 
 def test_all_faults_come_in_one_error() -> None:
     with pytest.raises(OptionError) as error:
-        DeltaSink("", mode="upsrt", name="1", partition_by="day", properties={"a": 1}, evolve="all")  # type: ignore[dict-item]
+        DeltaSink("", mode="upsrt", name="1", partition_by="day", properties={"a": 1}, evolve="all")  # type: ignore[arg-type, dict-item]
 
     assert len(error.value.faults) == 6
     assert "did you mean 'upsert'?" in str(error.value)
@@ -82,9 +82,9 @@ def test_a_digest_that_could_prove_nothing_is_refused(options: dict[str, Any], f
         DeltaSink("t", **options)
 
 
-@pytest.mark.parametrize(("epochs", "said"), [({}, []), ({0: Tally(1)}, ["there is no table any more"])])
+@pytest.mark.parametrize(("epochs", "said"), [({}, []), ({0: RowDigest(1)}, ["there is no table any more"])])
 def test_a_table_is_missed_only_if_an_epoch_was_given_to_it(
-    tmp_path: Path, epochs: dict[int, Tally], said: list[str]
+    tmp_path: Path, epochs: dict[int, RowDigest], said: list[str]
 ) -> None:
     scope = Scope(lineage="1f0c9a2e", expected=Expected(since=0, epochs=epochs, through=len(epochs) - 1))
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.sinks.delta.stats import statistics
+from epochal.sinks.delta.stage.stats import statistics
 
 UTC = datetime.UTC
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.sinks.enrolment import KEEP, Register
+from epochal.sinks.storage.register import KEEP, Register
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.model import Claim

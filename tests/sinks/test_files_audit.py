@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from epochal import OptionError
-from epochal.sinks.files import PublishedEpoch, RollingFileSink, from_description
-from epochal.sinks.files.digesting import format_of
+from epochal.sinks.files import PublishedEpoch, RollingFileSink
+from epochal.sinks.files.formats.digesting import format_of
 from epochal.sinks.files.layout import Layout
 from epochal.txn.audit import Expected, Found, Scope
 from epochal.txn.model import Attempt
-from epochal.txn.tallies import Tally
+from epochal.txn.row_digests import RowDigest
 
 LINEAGE = "1f0c9a2e-0000-4000-8000-000000000000"
 
@@ -36,8 +36,8 @@ def part(epoch: int, number: int = 0, tag: str = "1f0c9a2e") -> str:
     return f"part-{epoch:012d}-{number:05d}-{tag}.json"
 
 
-def audit(target: Path, *, through: int = 1, kept: dict[str, Any] | None = None) -> Found:
-    scope = Scope(lineage=LINEAGE, expected=Expected(since=0, epochs={}, through=through), kept=kept or {}, fast=True)
+def audit(target: Path, *, through: int = 1, state: dict[str, Any] | None = None) -> Found:
+    scope = Scope(lineage=LINEAGE, expected=Expected(since=0, epochs={}, through=through), state=state or {}, fast=True)
     return RollingFileSink(str(target), format="json").audit(scope)
 
 
@@ -52,7 +52,7 @@ def test_a_target_that_is_as_its_manifests_say_shows_nothing(tmp_path: Path) -> 
     assert found.differences == ()
     assert found.unproven == ("rows were not read",)
     assert found.landed == frozenset({0, 1})
-    assert found.recorded[1] == Tally(1, "x64:0000000000000001:1")
+    assert found.recorded[1] == RowDigest(1, "x64:0000000000000001:1")
 
 
 def test_a_file_that_is_gone_is_not_provable_and_named(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_bucket_whose_name_begins_with_an_underscore_is_seen(tmp_path: Path) -
 
 def test_a_piece_that_is_gone_was_never_shown(tmp_path: Path) -> None:
     publish(tmp_path, 0)
-    kept = {
+    state = {
         "target": str(tmp_path),
         "000000000000 ": {"at": 1.0, "shape": "json 1", "files": [["part-0.json", 3, 1], ["part-1.json", 3, 1]]},
     }
@@ -130,7 +130,7 @@ def test_a_piece_that_is_gone_was_never_shown(tmp_path: Path) -> None:
     (home / "part-0.json").write_text("{}\n")
     (home / "part-2.json").write_text("{}\n")
 
-    found = audit(tmp_path, kept=kept)
+    found = audit(tmp_path, state=state)
 
     assert [difference.file for difference in found.differences] == [
         f"_epochal/open/{LINEAGE}/000000000000/part-1.json"
@@ -177,10 +177,10 @@ def test_a_manifest_carries_digest_and_header_only_where_there_are_some() -> Non
 def test_a_description_tells_what_an_audit_must_know(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format="csv", options={"header": "true"})
 
-    again = from_description(sink.describe())
+    again = RollingFileSink.from_description(sink.describe())
 
     assert again.describe() == sink.describe()
-    assert again._options.has_header
+    assert again.has_header
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from epochal import RollingFileSink
-from epochal.sinks import filesystems
-from epochal.sinks.filesystems import ACLS, SETTING, behind, check, check_azure
-from epochal.sinks.hadoop import resolve
+from epochal.sinks.storage import filesystems
+from epochal.sinks.storage.filesystems import ACLS, SETTING, behind, check, check_azure
+from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.errors import Refused
 
 
@@ -111,7 +111,7 @@ def test_a_view_of_everything_covers_everything() -> None:
 
 
 def test_a_sink_on_an_object_store_is_refused_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epochal.sinks.hadoop.running_session", lambda: None)
+    monkeypatch.setattr("epochal.sinks.storage.hadoop.running_session", lambda: None)
 
     with pytest.raises(Refused, match="s3a://bucket/orders: no file of s3a"):
         RollingFileSink("s3a://bucket/orders").open("lineage")

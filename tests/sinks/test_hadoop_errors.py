@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from epochal.sinks.hadoop_errors import from_java, in_short, python_error
+from epochal.sinks.storage.hadoop_errors import from_java, in_short, python_error
 
 PATH = "hdfs://host/orders"
 STACK = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.check(FSNamesystem.java:1)\n\tat more"

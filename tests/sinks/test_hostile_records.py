@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 import epochal
-from epochal.sinks import enrolment
-from epochal.sinks.cassandra.committing import Committer
+from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch as StagedRows
-from epochal.sinks.cassandra.register import Register, Standing
+from epochal.sinks.cassandra.standing import Register, Standing
 from epochal.sinks.delta.handle import NewFile, StagedEpoch, StagedFile
-from epochal.sinks.files import kept
-from epochal.sinks.files.manifest import PublishedEpoch, Told
-from epochal.sinks.files.publishing import Join, Move, Work
+from epochal.sinks.files.handle import Join, Move, Work
+from epochal.sinks.files.manifest import EpochFacts, PublishedEpoch
 from epochal.sinks.files.sink import HANDLE_VERSION
+from epochal.sinks.files.state import open_parts_of
+from epochal.sinks.storage import register
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import LocalFiles, below, join
 from epochal.txn.model import Attempt, Handle, Json
@@ -72,7 +72,7 @@ def test_a_handle_of_files_touches_nothing_outside_its_place(
     (home / "good").write_bytes(b"good")
     (home / "other").write_bytes(b"good")
     first: tuple[Move, ...] = (("data/other", "part-good", 4),)
-    told = Work(Told(), **{**work, "files": (*first, *work.get("files", ()))})
+    told = Work(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
     before = all_files(tmp_path)
 
     with pytest.raises(JournalCorrupt, match="names a place"):
@@ -177,7 +177,7 @@ def test_a_handle_of_cassandra_reads_nothing_outside_its_place(tmp_path: Path, o
 )
 def test_a_note_of_open_parts_names_nothing_outside_the_target(note: dict[str, Json]) -> None:
     with pytest.raises(JournalCorrupt, match="names a place outside"):
-        kept.decode({"target": "/data", **note})
+        open_parts_of({"target": "/data", **note})
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "_epochal/x", ""])
@@ -190,13 +190,13 @@ def test_a_manifest_lists_nothing_outside_its_target(name: str) -> None:
 
 @pytest.mark.parametrize("lineage", [".", "..", "../x", "a/b", "~", "a b"])
 def test_a_lineage_is_one_folder_and_comes_back_from_its_name(lineage: str) -> None:
-    name = enrolment.safe_name(lineage)
+    name = register.safe_name(lineage)
 
     assert below("/data", name) == join("/data", name)
     assert "/" not in name
-    assert enrolment.lineage_from(name) == lineage
+    assert register.lineage_from(name) == lineage
 
 
 def test_a_stream_without_an_id_has_no_folder() -> None:
     with pytest.raises(JournalCorrupt, match="without an id"):
-        enrolment.safe_name("")
+        register.safe_name("")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from epochal.sinks.files.commit import Publisher
+from epochal.sinks.files.handle import Join, Work
 from epochal.sinks.files.layout import Layout
-from epochal.sinks.files.manifest import Told
-from epochal.sinks.files.publishing import Join, Publisher, Work
+from epochal.sinks.files.manifest import EpochFacts
 from epochal.txn.errors import DataLost, TwoJournals
 from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.model import Attempt, Outcome
@@ -66,7 +67,7 @@ def staged(target: Path) -> Work:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return Work(
-        Told(rows=2, offsets="digest"),
+        EpochFacts(rows=2, offsets="digest"),
         joins=(Join((("open/000000000005/a", 2), ("open/000000000006/a", 3), ("data/a", 4)), NAME),),
         keeps=True,
         spent=("open/000000000005", "open/000000000006"),
@@ -145,14 +146,14 @@ def test_open_rows_that_are_lost_stop_the_query(tmp_path: Path) -> None:
     Path(Layout(str(tmp_path)).source(ATTEMPT, "data")).rmdir()
 
     with pytest.raises(DataLost, match="belong to open parts"):
-        publish(tmp_path, Work(work.told, keeps=True), Joining())
+        publish(tmp_path, Work(work.facts, keeps=True), Joining())
 
 
 @pytest.mark.parametrize("joins", [True, False], ids=["joined", "renamed"])
 def test_one_who_slept_while_its_file_was_compacted_away_finds_nothing_lost(tmp_path: Path, joins: bool) -> None:
     work = staged(tmp_path)
     if not joins:
-        work = Work(work.told, files=(("data/a", NAME, 4),))
+        work = Work(work.facts, files=(("data/a", NAME, 4),))
 
     class Sleeper(Joining):
         """While it sleeps before its first rename, another finishes the epoch, and a compaction replaces its file."""
@@ -225,11 +226,11 @@ def test_who_dies_while_it_writes_the_manifests_entry_leaves_nothing_behind(tmp_
 
 
 def test_the_manifest_says_what_was_told_when_the_epoch_was_staged(tmp_path: Path) -> None:
-    told = Told(rows=3, offsets="o", digest="d", header="a,b")
-    work = Work.from_json(Work(told, files=(("data/a", NAME, 4),)).to_json())
+    facts = EpochFacts(rows=3, offsets="o", digest="d", header="a,b")
+    work = Work.from_json(Work(facts, files=(("data/a", NAME, 4),)).to_json())
     entry = work.entry(ATTEMPT)
 
-    assert work.told == told
+    assert work.facts == facts
     assert (entry.rows, entry.offsets, entry.digest, entry.header) == (3, "o", "d", "a,b")
     assert (entry.epoch, entry.generation, entry.files) == (7, 2, ((NAME, 4),))
 
@@ -249,7 +250,7 @@ def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
         "epochal.txn.failpoints.hit",
         lambda name: listed.append(len(synced.paths)) if name == "before-manifest" else None,
     )
-    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(Work(Told(), files=moves, keeps=True))
+    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(Work(EpochFacts(), files=moves, keeps=True))
 
     before = set(synced.paths[: listed[0]])
     assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}

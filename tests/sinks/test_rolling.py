@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Rolling, RollingFileSink
-from epochal.sinks.files import kept
-from epochal.sinks.files.kept import Kept
-from epochal.sinks.files.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files.options import Format
+from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, plan
+from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.txn.errors import JournalCorrupt, OptionError
+from epochal.txn.participant import description_of
 
 SHAPE = "json 0123456789abcdef"
 
@@ -170,8 +171,8 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
         )
         for p in pieces
     ]
-    before = Kept("/target", tuple(alike), {SHAPE: b"a,b\n"}, {"day=1/": 86_400.0})
-    after = kept.decode(kept.encode(before))
+    before = OpenParts("/target", tuple(alike), {SHAPE: b"a,b\n"}, {"day=1/": 86_400.0})
+    after = open_parts_of(before.to_state())
 
     assert sorted(after.pieces, key=lambda p: p.order) == sorted(alike, key=lambda p: p.order)
     assert after.awaited == before.awaited
@@ -180,19 +181,19 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
 
 @given(PIECES, PIECES)
 def test_the_changes_lead_from_one_to_the_other(before: list[Piece], after: list[Piece]) -> None:
-    one, other = (kept.encode(Kept("/target", tuple(pieces))) for pieces in (before, after))
-    changed = {**one, **kept.changes(one, other)}
+    one, other = (OpenParts("/target", tuple(pieces)).to_state() for pieces in (before, after))
+    changed = {**one, **changes_between(one, other)}
 
     assert {key: value for key, value in changed.items() if value is not None} == other
 
 
 def test_a_note_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(JournalCorrupt, match="open parts"):
-        kept.decode({"000000000001 day=1/": {"files": [["a", "many", 1]], "at": 1.0, "shape": SHAPE}})
+        open_parts_of({"000000000001 day=1/": {"files": [["a", "many", 1]], "at": 1.0, "shape": SHAPE}})
 
 
 def test_limits_may_be_written_as_people_do() -> None:
-    policy = Rolling(max_bytes="64 MB", max_age="5 min", inactivity=timedelta(seconds=90))  # type: ignore[arg-type]
+    policy = Rolling(max_bytes="64 MB", max_age="5 min", inactivity=timedelta(seconds=90))
 
     assert (policy.bytes_limit, policy.age_limit, policy.idle_limit) == (64 * 2**20, 300.0, 90.0)
 
@@ -227,7 +228,7 @@ def test_what_cannot_roll_is_refused_when_the_sink_is_made(options: dict[str, ob
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "text", "avro", "parquet", "orc"])
-def test_what_can_roll_says_so_in_its_description(format_: str, tmp_path: Path) -> None:
+def test_what_can_roll_says_so_in_its_description(format_: Format, tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path), format=format_, rolling=Rolling(max_rows=5))
 
-    assert sink.describe()["keeps_open"] is True
+    assert description_of(sink).keeps_open

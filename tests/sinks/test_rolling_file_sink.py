@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epochal.sinks.files import Rolling, RollingFileSink, from_description, published
+from epochal.sinks.files import Rolling, RollingFileSink, published
+from epochal.sinks.files.handle import Work
 from epochal.sinks.files.layout import Layout
-from epochal.sinks.files.manifest import Told
-from epochal.sinks.files.publishing import Work
+from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.files.sink import HANDLE_VERSION
 from epochal.testing.contract import claim_for
 from epochal.txn.errors import DataLost, JournalCorrupt, OptionError, Refused
@@ -33,7 +33,7 @@ def stage(target: Path, attempt: Attempt = ATTEMPT, names: tuple[str, ...] = ("a
         moves.append((f"data/{name}", f"day=1/part-{attempt.epoch:012d}-{part:05d}-1f0c9a2e.json", len(text)))
     (home / "marker-0").touch()
     work = Work(
-        Told(rows=2, offsets="digest"),
+        EpochFacts(rows=2, offsets="digest"),
         files=tuple(moves),
         markers=(("marker-0", "day=1/_SUCCESS", 0),),
     )
@@ -148,7 +148,7 @@ def test_leftovers_are_the_attempts_that_still_have_something_staged(tmp_path: P
     ],
 )
 def test_footers_of_files_with_keys_of_their_own_are_not_read(options: dict[str, str], expected: bool) -> None:
-    assert RollingFileSink("target", options=options)._options.encrypts is expected
+    assert RollingFileSink("target", options=options).encrypts is expected
 
 
 def test_the_target_remembers_who_wrote_what(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_sink_rebuilt_from_its_description_can_commit(tmp_path: Path) -> None:
     original = RollingFileSink(str(tmp_path), format="json", name="archive", options={"password": "s3cret"})
     description = json.loads(json.dumps(original.describe()))
 
-    rebuilt = from_description(description)
+    rebuilt = RollingFileSink.from_description(description)
 
     assert "s3cret" not in json.dumps(description)
     assert rebuilt.name == "archive"
@@ -226,11 +226,11 @@ def test_all_faults_come_in_one_error_and_no_option_s_value_is_told() -> None:
     with pytest.raises(OptionError) as caught:
         RollingFileSink(
             "",
-            format="parqet",
+            format="parqet",  # type: ignore[arg-type]  # that is the point
             bucket_by=["a", "a"],
             name="9 lives",
             max_rows_per_file=0,
-            marker="always",
+            marker="always",  # type: ignore[arg-type]  # that is the point
             options={"path": "x", "secret": 42},  # type: ignore[dict-item]  # that is the point
         )
 
@@ -284,7 +284,7 @@ def test_a_folder_beside_a_delta_table_is_as_good_as_any(tmp_path: Path) -> None
 
 def test_a_stream_whose_claim_was_removed_is_known_by_its_epochs(tmp_path: Path) -> None:
     sink = RollingFileSink(f"file:{tmp_path}")
-    work = Work(Told(1, "digest"))
+    work = Work(EpochFacts(1, "digest"))
     entry = work.entry(ATTEMPT)
     layout = Layout(str(tmp_path))
     LocalFiles().create(f"{tmp_path}/{layout.manifest_name(ATTEMPT)}", entry.encode())

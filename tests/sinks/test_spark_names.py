@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochal.sinks.delta import layout as delta
 from epochal.sinks.files import layout as files
-from epochal.sinks.spark_names import ending_of_written
+from epochal.sinks.spark.names import ending_of_written
 from epochal.txn.model import Attempt
 
 ATTEMPT = Attempt("1f0c9a2e-77", 1, 1)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from epochal.sinks.hadoop import resolve
-from epochal.sinks.webhdfs import ADDRESS, LOGIN, WebHdfsFiles, _plain, connect
+from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.webhdfs import ADDRESS, LOGIN, WebHdfsFiles, _plain, connect
 from epochal.txn.errors import Refused
 
 
@@ -17,7 +17,7 @@ def test_paths_are_not_unescaped() -> None:
 
 
 def test_hdfs_without_a_session_is_reached_if_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epochal.sinks.hadoop.running_session", lambda: None)
+    monkeypatch.setattr("epochal.sinks.storage.hadoop.running_session", lambda: None)
     with pytest.raises(Refused, match="start a SparkSession first"):
         resolve("hdfs://host:8020/data")
     monkeypatch.setenv(ADDRESS, "http://host:9870")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.sinks.files.buckets import TimeBucket
-from epochal.sinks.files.settings import parse_buckets
+from epochal import CassandraSink, Connection, Tuning
+from epochal.sinks.files.options import parse_buckets
+from epochal.sinks.files.policies.buckets import TimeBucket
 from epochal.spark_plugins.conf import writer_from_settings
 from epochal.txn.errors import OptionError
+from epochal.txn.participant import description_of
 
 GOOD = {
     "spark.epochal.orders.sinks": "archive, copy",
@@ -42,8 +44,8 @@ def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> N
     with pytest.raises(OptionError) as caught:
         writer_from_settings(GOOD | {"spark.epochal.orders.copy.rolling.max_age": "soon"}, "orders")
 
-    assert sink.describe()["keeps_open"] is True
-    assert "spark.epochal.orders.copy.max_age='soon': a time above 0, such as 30" in str(caught.value)
+    assert description_of(sink).keeps_open
+    assert "spark.epochal.orders.copy.rolling.max_age='soon': a time above 0, such as 30" in str(caught.value)
 
 
 def test_buckets_are_columns_and_units_of_time() -> None:
@@ -144,3 +146,68 @@ def test_a_delta_sinks_faults_name_their_settings() -> None:
 
     with pytest.raises(OptionError, match=r"spark\.epochal\.orders\.lake\.keys: an upsert needs them"):
         writer_from_settings(settings, "orders")
+
+
+def serving(**given: str) -> dict[str, str]:
+    own = {"type": "cassandra", "table": "shop.orders", **{k.replace("__", "."): v for k, v in given.items()}}
+    return {"spark.epochal.s.sinks": "serving", **{f"spark.epochal.s.serving.{k}": v for k, v in own.items()}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"contact_points": "db1, db2", "user": "me", "password": "hunter2", "tls": "true", "in_flight": "8"},
+        {
+            "connection__contact_points": "db1,db2",
+            "connection__user": "me",
+            "connection__password": "hunter2",
+            "connection__tls": "true",
+            "tuning__in_flight": "8",
+        },
+        {
+            "contact_points": "db1,db2",
+            "connection__user": "me",
+            "user": "me",
+            "connection__password": "hunter2",
+            "tls": "true",
+            "tuning__in_flight": "8",
+        },
+    ],
+    ids=["flat", "grouped", "both"],
+)
+def test_the_options_of_a_group_may_be_set_with_its_name_or_without(given: dict[str, str]) -> None:
+    (sink,) = writer_from_settings(serving(**given), "s").sinks
+
+    assert isinstance(sink, CassandraSink)
+    assert sink.cluster == Connection(contact_points=["db1", "db2"], user="me", password="hunter2", tls=True)
+    assert sink.tuning == Tuning(in_flight=8)
+
+
+def test_a_password_that_is_set_twice_is_a_fault_that_shows_neither() -> None:
+    with pytest.raises(OptionError) as told:
+        writer_from_settings(serving(user="me", password="hunter2", connection__password="hunter3"), "s")
+
+    where = "spark.epochal.s.serving."
+    assert told.value.faults == (f"{where}connection.password: differs from {where}password; set one of them",)
+
+
+def test_faults_of_a_group_name_the_settings_as_they_were_spelled() -> None:
+    with pytest.raises(OptionError) as told:
+        writer_from_settings(serving(port="0", connection__consistency="SOME", tuning__tasks="0"), "s")
+
+    where = "spark.epochal.s.serving."
+    assert [fault.partition("=")[0] for fault in told.value.faults] == [
+        f"{where}port",
+        f"{where}connection.consistency",
+        f"{where}tuning.tasks",
+    ]
+
+
+def test_totals_and_a_time_to_live_are_set_as_texts() -> None:
+    (adding,) = writer_from_settings(serving(mode="accumulate", totals__amount="sum", totals__n="count"), "s").sinks
+    (dying,) = writer_from_settings(serving(ttl="3600"), "s").sinks
+
+    assert isinstance(adding, CassandraSink)
+    assert adding.totals == {"amount": "sum", "n": "count"}
+    assert isinstance(dying, CassandraSink)
+    assert dying.lifetime == 3600

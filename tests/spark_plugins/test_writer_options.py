@@ -17,7 +17,7 @@ def test_all_faults_of_a_writer_come_in_one_error() -> None:
             RollingFileSink("a"),
             RollingFileSink("b"),
             "not a sink",  # type: ignore[arg-type]  # that is the point
-            commit="egaer",
+            commit="egaer",  # type: ignore[arg-type]  # that is the point
             max_pending=0,
             settle_timeout=-1,
             adopt="41",
@@ -43,6 +43,7 @@ def test_the_public_names_are_these() -> None:
         "Bucket",
         "CassandraSink",
         "Complete",
+        "Connection",
         "DataLost",
         "DeltaSink",
         "EpochQuery",
@@ -63,6 +64,7 @@ def test_the_public_names_are_these() -> None:
         "RollingFileSink",
         "SettlingFailed",
         "TimeBucket",
+        "Tuning",
         "TwoJournals",
         "UnsupportedQuery",
         "__version__",

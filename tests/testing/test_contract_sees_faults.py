@@ -12,13 +12,13 @@ from epochal.testing.contract import ParticipantContract
 from epochal.testing.directory import DirectoryParticipant
 from epochal.txn.errors import DataLost
 from epochal.txn.files import LocalFiles
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 
 class ShowsAtStage(DirectoryParticipant):
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        staged = super().stage(attempt, rows, offsets=offsets)
-        self.commit(attempt, staged.handle)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        staged = super().stage(batch)
+        self.commit(batch.attempt, staged.handle)
         return staged
 
 
@@ -27,7 +27,7 @@ class ShowsRepeatsAgain(DirectoryParticipant):
         outcome = super().commit(attempt, handle)
         if outcome is Outcome.ALREADY_COMMITTED:
             again = replace(attempt, generation=attempt.generation + 100)
-            super().commit(again, self.stage(again, [1], offsets="").handle)
+            super().commit(again, self.stage(Batch(attempt=again, rows=[1], offsets="")).handle)
         return outcome
 
 
@@ -38,9 +38,9 @@ class NeedsItsObject(DirectoryParticipant):
         super().__init__(path)
         self._own: set[Attempt] = set()
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        self._own.add(attempt)
-        return super().stage(attempt, rows, offsets=offsets)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        self._own.add(batch.attempt)
+        return super().stage(batch)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         return super().commit(attempt, handle) if attempt in self._own else Outcome.COMMITTED
@@ -64,7 +64,7 @@ class AbortsWhatIsVisible(DirectoryParticipant):
 
 
 class ForgetsItsLeftovers(DirectoryParticipant):
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
         return []
 
 
@@ -118,8 +118,8 @@ class DescribesNoTarget(DirectoryParticipant):
 class KnowsOneLineage(DirectoryParticipant):
     """Mixes up streams that write to the same target."""
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        return super().stage(replace(attempt, lineage="any"), rows, offsets=offsets)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        return super().stage(replace(batch, attempt=replace(batch.attempt, lineage="any")))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         return super().commit(replace(attempt, lineage="any"), handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from epochal.testing.contract import ParticipantContract
-from epochal.testing.directory import DirectoryParticipant, from_description
+from epochal.testing.directory import DirectoryParticipant
 from epochal.testing.processes import Answer, in_processes
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Json
@@ -23,7 +23,7 @@ class TestDirectory(ParticipantContract[Sequence[Json]]):
         return DirectoryParticipant(self.path)
 
     def rebuilt(self, description: dict[str, Json]) -> DirectoryParticipant:
-        return from_description(description)
+        return DirectoryParticipant.from_description(description)
 
     def rows(self, numbers: Sequence[int]) -> Sequence[Json]:
         return list(numbers)
@@ -37,4 +37,4 @@ class TestDirectory(ParticipantContract[Sequence[Json]]):
 
 def test_a_description_without_a_target_is_refused() -> None:
     with pytest.raises(OptionError, match="lacks a target"):
-        from_description({"type": "directory", "name": "directory"})
+        DirectoryParticipant.from_description({"type": "directory", "name": "directory"})

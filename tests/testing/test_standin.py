@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.testing import ConcurrentUpdate, StandInQuery
-from epochal.txn.coordinator import Ran
+from epochal.txn.batches import BatchOutcome
 from epochal.txn.files import LocalFiles
 
 
@@ -25,9 +25,9 @@ def test_offsets_come_before_the_batch_and_commits_after_it(tmp_path: Path) -> N
     def look(moment: str) -> None:
         seen.append((moment, names(tmp_path / "offsets"), names(tmp_path / "commits")))
 
-    def batch(epoch: int, rows: int) -> Ran:
+    def batch(epoch: int, rows: int) -> BatchOutcome:
         look(f"batch {epoch} of {rows}")
-        return Ran.STAGED
+        return BatchOutcome.STAGED
 
     query_at(tmp_path).run(2, lambda epoch: epoch * 10, batch, lambda: look("progress"))
 
@@ -43,11 +43,11 @@ def test_a_restart_keeps_the_query_id_and_replays_what_was_not_committed(tmp_pat
     query = query_at(tmp_path)
     ran: list[int] = []
 
-    def batch(epoch: int, rows: int) -> Ran:
+    def batch(epoch: int, rows: int) -> BatchOutcome:
         ran.append(epoch)
         if ran == [0, 1]:
             raise OSError("the driver dies")
-        return Ran.STAGED
+        return BatchOutcome.STAGED
 
     with pytest.raises(OSError, match="the driver dies"):
         query.run(3, int, batch, lambda: None)
@@ -59,10 +59,10 @@ def test_a_restart_keeps_the_query_id_and_replays_what_was_not_committed(tmp_pat
 
 
 def test_a_commit_that_another_driver_was_first_to_write_ends_the_query(tmp_path: Path) -> None:
-    def overtaken(epoch: int, rows: int) -> Ran:
+    def overtaken(epoch: int, rows: int) -> BatchOutcome:
         (tmp_path / "commits").mkdir()
         (tmp_path / "commits" / "0").write_text("v1")
-        return Ran.STAGED
+        return BatchOutcome.STAGED
 
     with pytest.raises(ConcurrentUpdate, match="commits/0"):
         query_at(tmp_path).run(1, int, overtaken, lambda: None)

@@ -12,15 +12,15 @@ attempt, as on disk; without the name of the start in it (`Setting.named`) two c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from epochal.sinks.enrolment import Lineages
+from epochal.sinks.storage.register import Lineages
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
 from epochal.txn.guard import Choices
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from tests.txn.fronts import JournalFolder, SharedJournal
 
 logging.getLogger("epochal").addHandler(logging.NullHandler())
@@ -85,6 +85,20 @@ class Store:
     def _area(self, attempt: Attempt) -> Area:
         return attempt.lineage, attempt.epoch, attempt.generation, attempt.start if self._named else ""
 
+    @property
+    def rolls(self) -> None:
+        return None
+
+    @property
+    def audits(self) -> None:
+        return None
+
+    def check_frame(self, rows: None) -> Sequence[str]:
+        raise NotImplementedError
+
+    def check_output_mode(self, mode: str) -> None:
+        raise NotImplementedError
+
     def describe(self) -> dict[str, Json]:
         return {"type": "shared", "target": self.name}
 
@@ -115,8 +129,8 @@ class Store:
         found: Claim | None = self._ask("holder", lineage)
         return found
 
-    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
-        self._ask("stage", self._area(attempt), self._who)
+    def stage(self, batch: Batch[None]) -> Staged:
+        self._ask("stage", self._area(batch.attempt), self._who)
         return Staged(Handle(1, {}), 1)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
@@ -129,7 +143,7 @@ class Store:
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         self._ask("abort", self._area(attempt))
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
         return [Attempt(owner, e, g, start=start) for owner, e, g, start in self._ask("leftovers", lineage)]
 
 

@@ -20,15 +20,19 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeAlias
 
-from epochal.txn.coordinator import Coordinator, clear
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
+from epochal.txn.guard import StartPlan
+from epochal.txn.model import Memory
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import Sinks, fence, roll_all
+from epochal.txn.settlement import clear
+from epochal.txn.start import Generation
 from epochal.txn.view import View, fold
 from tests.txn.fronts import CompactedJournal, JournalFolder, PiecesGone, SharedCheckpoint, SharedJournal, stores
 from tests.txn.world import Operation, Setting
@@ -116,8 +120,9 @@ class Replay:
             retain=1 if setting.compacted else 0,
             names=lambda: ONLY,
         )
-        made.generation = generation
-        made._started = made._start(generation, 0, {})  # word for word what `begin` has recorded
+        record = made._starts.record(1, fold(()), StartPlan(base=0), at=journal.now())
+        if generation:  # word for word what `begin` has recorded
+            made._generation = Generation(journal, 1, replace(record, generation=generation), fold(()), {}, {})
         return made
 
 
@@ -272,7 +277,7 @@ def _stack(frame: FrameType | None, operation: str, last: dict[str, Any]) -> lis
             # A rule that a test has changed may hold anything anywhere.
             known = last if not module.startswith("epochal.txn") else None
             found.append((frame.f_code.co_name, frame.f_lasti, repr((live, known))))
-            if frame.f_code.co_name in ("_finish", "_carry_out_rolls"):
+            if frame.f_code.co_name in ("_finish", "carry_out_rolls"):
                 operation = frame.f_code.co_name  # whatever it waits for, to its caller it is one step
         frame = frame.f_back
     return found
@@ -284,31 +289,35 @@ def _everything(operation: str, held: dict[str, Any], last: dict[str, Any]) -> A
 
 
 def _of_begin(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
-    return held["self"].generation, _versions(held["self"]) if operation == "claim" else ()
+    return held["self"].generation
 
 
 def _of_claim(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     if "evidence" in held:
-        return _versions(held["self"])
-    if "before" not in held:
-        return ()
+        return _versions(held["evidence"].memories)
+    return (held["before"].latest is None, _done(held["before"])) if "before" in held else ()
+
+
+def _of_evidence(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
     before = held["before"].latest is None, _done(held["before"])
     match operation:
         case "open":
             return before, last.get("open")
         case "committed":
-            return before, held["self"]._memories
+            return before, held["memories"]
         case _:
-            return before, held["self"]._memories, last["committed"]
+            return before, held["memories"], last["committed"]
 
 
 def _of_settle(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    if "journal" not in held:
+        return ()  # the coordinator's own, which only passes on
     match operation:
         case "committed":
             return ()  # nothing is known yet
         case "names":
             return held["committed"]
-        case "offsets" | "_carry_out_rolls":
+        case "offsets" | "carry_out_rolls":
             return held["committed"], held["view"]
         case _:
             return held["committed"], held["step"], _done(held["view"])
@@ -327,8 +336,13 @@ def _of_clear(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any
     return [held.get(name) for name in names], [last.get(listing) for listing in LISTINGS]
 
 
-def _versions(coordinator: Coordinator[None]) -> list[int]:
-    return [memory.version for memory in coordinator._memories.values()]
+def _of_claim_targets(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    generation = held["generation"]
+    return generation.number, held.get("name"), _versions(generation.memories) if operation == "claim" else ()
+
+
+def _versions(memories: Mapping[str, Memory]) -> list[int]:
+    return [memory.version for memory in memories.values()]
 
 
 def _of_release(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
@@ -350,8 +364,11 @@ def _done(view: View) -> Any:
 FORGET: dict[str, Forget] = {
     "begin": _of_begin,
     "_check_last": lambda operation, held, last: _done(held["view"]) if "view" in held else (),
+    "claim": lambda operation, held, last: (),  # a loop of tries; a record to be made is in the operation itself
     "_claim": _of_claim,
-    "_settle": _of_settle,
+    "_evidence": _of_evidence,
+    "_claim_targets": _of_claim_targets,
+    "settle": _of_settle,
     "_finish": _of_finish,
     "compact": _of_finish,
     "run": _of_run,

@@ -12,7 +12,20 @@ from typing import Any, TypeAlias, cast
 from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Entry
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Claim, Handle, Json, Memory, OpenPart, Outcome, Staged
+from epochal.txn.model import (
+    NO_EPOCH,
+    Attempt,
+    Batch,
+    Claim,
+    Handle,
+    Json,
+    Memory,
+    OpenRows,
+    Outcome,
+    RollRequest,
+    Staged,
+)
+from epochal.txn.participant import Rolls
 from epochal.txn.view import View
 from tests.txn.world import QUERY, SINKS, Parts, Setting
 
@@ -137,6 +150,20 @@ class SharedStore:
     def name(self) -> str:
         return f"store {self._parts}"
 
+    @property
+    def rolls(self) -> Rolls | None:
+        return None
+
+    @property
+    def audits(self) -> None:
+        return None
+
+    def check_frame(self, rows: None) -> Sequence[str]:
+        raise NotImplementedError
+
+    def check_output_mode(self, mode: str) -> None:
+        raise NotImplementedError
+
     def describe(self) -> dict[str, Json]:
         return {"type": "shared", "target": self.name}
 
@@ -161,9 +188,9 @@ class SharedStore:
     def holder(self, lineage: str) -> Claim | None:
         return _claim_of(lineage, *self._ask("holder", self._parts)) if self._claims else FIRST
 
-    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[None]) -> Staged:
         for part in self._parts:
-            self._ask("stage", attempt.epoch, attempt.generation, part)
+            self._ask("stage", batch.attempt.epoch, batch.attempt.generation, part)
         return Staged(Handle(1, {}), 1)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
@@ -175,7 +202,7 @@ class SharedStore:
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         self._ask("abort", attempt.epoch, attempt.generation, self._parts)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
         return [Attempt(lineage, epoch, generation) for epoch, generation in self._ask("leftovers", self._parts)]
 
 
@@ -189,33 +216,36 @@ FIRST = _claim_of(QUERY, 1, "only")
 class KeepingStore(SharedStore):
     """A participant that keeps a part open until two epochs are in it, or until a roll."""
 
-    def __init__(self, ask: Ask, parts: Parts, *, claims: bool = False) -> None:
-        super().__init__(ask, parts, claims=claims)
-        self._kept: tuple[int, ...] = ()
+    @property
+    def rolls(self) -> Rolls:
+        return self
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "keeps_open": True}
+    @property
+    def opens(self) -> bool:
+        return True
 
-    def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
-        self._kept = tuple(sorted(int(epoch) for epoch in kept))
-
-    def due(self) -> float | None:
+    def due(self, state: Mapping[str, Json]) -> float | None:
         raise NotImplementedError
 
-    def open_parts(self, kept: Mapping[str, Json]) -> list[OpenPart]:
+    def check_state(self, state: Mapping[str, Json]) -> None:
         raise NotImplementedError
 
-    def stage(self, attempt: Attempt, rows: None, *, offsets: str) -> Staged:
-        closes = (*self._kept, attempt.epoch) if self._kept else ()
+    def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
+        raise NotImplementedError
+
+    def stage(self, batch: Batch[None]) -> Staged:
+        attempt, pieces = batch.attempt, _pieces(batch.state)
+        closes = (*pieces, attempt.epoch) if pieces else ()
         self._gather(attempt, closes)
-        changes: dict[str, Json] = {str(epoch): None for epoch in self._kept} or {str(attempt.epoch): 1}
-        return Staged(_keeping_handle(self._kept, keeps=not closes), 1, changes=changes)
+        changes: dict[str, Json] = {str(epoch): None for epoch in pieces} or {str(attempt.epoch): 1}
+        return Staged(_keeping_handle(pieces, keeps=not closes), 1, changes=changes)
 
-    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
-        if not self._kept:
+    def roll(self, request: RollRequest) -> Staged | None:
+        pieces = _pieces(request.state)
+        if not pieces:
             return None
-        self._gather(attempt, self._kept)
-        return Staged(_keeping_handle(self._kept, keeps=False), 0, changes={str(epoch): None for epoch in self._kept})
+        self._gather(request.attempt, pieces)
+        return Staged(_keeping_handle(pieces, keeps=False), 0, changes={str(epoch): None for epoch in pieces})
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         body = cast("dict[str, Any]", handle.body)
@@ -227,12 +257,16 @@ class KeepingStore(SharedStore):
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         self._ask("drop", _key(attempt))
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
         return [Attempt(lineage, *key) for key in self._ask("gathered")]
 
     def _gather(self, attempt: Attempt, closes: tuple[int, ...]) -> None:
         if not self._ask("gather", _key(attempt), closes):
             raise PiecesGone(f"{attempt.key}: pieces of {closes} are gone")
+
+
+def _pieces(state: Mapping[str, Json]) -> tuple[int, ...]:
+    return tuple(sorted(int(epoch) for epoch in state))
 
 
 class PiecesGone(Refused):

@@ -18,7 +18,8 @@ from urllib.parse import quote
 from epochal.testing import DirectoryParticipant
 from epochal.txn.errors import DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, join
-from epochal.txn.model import Attempt, Handle, Json, OpenPart, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Handle, Json, OpenRows, Outcome, RollRequest, Staged
+from epochal.txn.participant import Rolls
 
 NEVER = 1e9
 TARGET = "target"
@@ -40,47 +41,55 @@ class Keeping(DirectoryParticipant):
         files = files or LocalFiles(sync=False)
         super().__init__(path, name=name, files=files)
         self._most, self._idle, self._clock = most, idle, clock
-        self._kept: Mapping[str, Json] = {}
 
     def describe(self) -> dict[str, Json]:
-        told: dict[str, Json] = {**super().describe(), "type": "keeping"}
-        return {**told, "keeps_open": True} if self._most else told
+        return {**super().describe(), "type": "keeping"}
 
-    def recall(self, kept: Mapping[str, Json], earlier: Sequence[Handle]) -> None:
-        if kept.get(TARGET, self._path) != self._path:
-            raise Refused(f"parts are open in {kept[TARGET]}, this sink writes to {self._path}")
-        self._kept = {epoch: at for epoch, at in kept.items() if epoch != TARGET}
+    @property
+    def rolls(self) -> Rolls | None:
+        return self
 
-    def due(self) -> float | None:
-        times = [at for at in self._kept.values() if isinstance(at, float)]
+    @property
+    def opens(self) -> bool:
+        return bool(self._most)
+
+    def check_state(self, state: Mapping[str, Json]) -> None:
+        if state.get(TARGET, self._path) != self._path:
+            raise Refused(f"parts are open in {state[TARGET]}, this sink writes to {self._path}")
+
+    def due(self, state: Mapping[str, Json]) -> float | None:
+        times = [at for at in state.values() if isinstance(at, float)]
         return max(times) + self._idle if times and self._most else None
 
-    def open_parts(self, kept: Mapping[str, Json]) -> list[OpenPart]:
-        times = [at for at in kept.values() if isinstance(at, float)]
-        return [OpenPart("", 0, None, len(times), min(times), max(times))] if times else []
+    def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
+        times = [at for at in state.values() if isinstance(at, float)]
+        return [OpenRows("", 0, None, len(times), min(times), max(times))] if times else []
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        attempt, rows = batch.attempt, batch.rows
+        before = self._pieces(batch.state)
         piece = f"{attempt.epoch:012d}"
-        pieces = [*self._kept, piece]
+        pieces = [*before, piece]
         closes = pieces if len(pieces) >= self._most else []
         content = [row for epoch in closes if epoch != piece for row in self._read(attempt.lineage, epoch)]
         content += rows if closes else []
-        self._create(attempt, "part", {"lineage": attempt.lineage, "offsets": offsets}, content)
+        self._create(attempt, "part", {"lineage": attempt.lineage, "offsets": batch.offsets}, content)
         if not closes:
             self._create(attempt, "piece", {}, rows)
         opens: dict[str, Json] = {piece: self._clock(), TARGET: self._path}
-        changes = self._nothing_open() if closes else opens
+        changes = _nothing_open(before) if closes else opens
         body: dict[str, Json] = {"spent": [e for e in closes if e != piece], "keeps": not closes}
         return Staged(Handle(1, body), len(rows), changes=changes)
 
-    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
-        due = self.due()
-        if not self._kept or not (every or (due is not None and due <= self._clock())):
+    def roll(self, request: RollRequest) -> Staged | None:
+        attempt, pieces = request.attempt, self._pieces(request.state)
+        due = self.due(request.state)
+        if not pieces or not (request.every or (due is not None and due <= self._clock())):
             return None
-        content = [row for epoch in sorted(self._kept) for row in self._read(attempt.lineage, epoch)]
+        content = [row for epoch in pieces for row in self._read(attempt.lineage, epoch)]
         self._create(attempt, "part", {}, content)
-        body: dict[str, Json] = {"spent": [*sorted(self._kept)], "keeps": False}
-        return Staged(Handle(1, body), 0, changes=self._nothing_open())
+        body: dict[str, Json] = {"spent": [*pieces], "keeps": False}
+        return Staged(Handle(1, body), 0, changes=_nothing_open(pieces))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         body = cast("dict[str, Any]", handle.known(1))
@@ -114,8 +123,9 @@ class Keeping(DirectoryParticipant):
         """The pieces that are in no published part."""
         return [entry.name.rpartition("/")[2] for entry in self._files.walk(join(self._path, "open"))]
 
-    def _nothing_open(self) -> dict[str, Json]:
-        return dict.fromkeys([*self._kept, TARGET])
+    def _pieces(self, state: Mapping[str, Json]) -> list[str]:
+        self.check_state(state)
+        return sorted(epoch for epoch in state if epoch != TARGET)
 
     def _shown(self, attempt: Attempt) -> str:
         folder = join(self._path, "rolls") if attempt.roll else self._path
@@ -133,6 +143,5 @@ class Keeping(DirectoryParticipant):
         self._files.create(join(self._staged(attempt), name), data)
 
 
-def from_description(description: Mapping[str, Json]) -> Keeping:
-    """What the command line builds."""
-    return Keeping(str(description["target"]), name=str(description["name"]))
+def _nothing_open(pieces: Sequence[str]) -> dict[str, Json]:
+    return dict.fromkeys([*pieces, TARGET])

@@ -30,7 +30,8 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.guard import Choices, tokens
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.participant import Wrapper
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Rolled, Seal, Snapshot, decode
 from tests.txn.memory import MemoryFiles
 
@@ -104,30 +105,23 @@ class WatchedFiles(MemoryFiles):
         super().delete(path)
 
 
-class WatchedSink:
+class WatchedSink(Wrapper[Sequence[Json]]):
     """A directory that says what it is asked."""
 
     def __init__(self, scene: Scene, name: str) -> None:
+        super().__init__(DirectoryParticipant(name, name=name, files=scene.files))
         self._scene = scene
-        self._sink = DirectoryParticipant(name, name=name, files=scene.files)
 
     def _say(self, text: str) -> None:
         self._scene.check_alive()
         self._scene.say(f"{self.name} {text}")
 
-    @property
-    def name(self) -> str:
-        return self._sink.name
-
-    def describe(self) -> dict[str, Json]:
-        return self._sink.describe()
-
     def open(self, lineage: str) -> Memory:
         self._scene.check_alive()
-        return self._sink.open(lineage)
+        return super().open(lineage)
 
     def claim(self, claim: Claim, *, version: int) -> bool:
-        claimed = self._sink.claim(claim, version=version)
+        claimed = super().claim(claim, version=version)
         place = f" in the place of {', '.join(claim.replaces)}" if claim.replaces else ""
         self._say(
             f"is claimed by {claim.lineage}, generation {claim.generation}{place}{'' if claimed else ': too late'}"
@@ -136,32 +130,32 @@ class WatchedSink:
 
     def withdraw(self, claim: Claim) -> None:
         self._say(f"is given back by {claim.lineage}")
-        self._sink.withdraw(claim)
+        super().withdraw(claim)
 
     def holder(self, lineage: str) -> Claim | None:
         self._scene.check_alive()
-        return self._sink.holder(lineage)
+        return super().holder(lineage)
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        self._say(f"stages {_short(attempt)}")
-        return self._sink.stage(attempt, rows, offsets=offsets)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        self._say(f"stages {_short(batch.attempt)}")
+        return super().stage(batch)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         self._scene.check_alive()
         if self.name in self._scene.broken:
             self._say(f"commits {_short(attempt)}: broken")
             raise ConnectionError("it is away")
-        outcome = self._sink.commit(attempt, handle)
+        outcome = super().commit(attempt, handle)
         self._say(f"commits {_short(attempt)}" + (": it was" if outcome is Outcome.ALREADY_COMMITTED else ""))
         return outcome
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
         self._say(f"aborts {_short(attempt)}")
-        self._sink.abort(attempt, handle)
+        super().abort(attempt, handle)
 
-    def leftovers(self, lineage: str) -> list[Attempt]:
+    def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
         self._scene.check_alive()
-        return self._sink.leftovers(lineage)
+        return super().leftovers(lineage, scratch)
 
 
 def play(text: str, arm: Callable[[Callable[[str], None]], None]) -> str:
@@ -264,7 +258,7 @@ def _told(name: str, data: bytes) -> str:
         case GenerationStarted() as start:
             return f"generation {start.generation}, base {start.base}" + (", closed" if start.closed else "")
         case Prepared() as record:
-            rows = [f"{sink} {part['rows']}" for sink, part in record.sinks.items() if isinstance(part, dict)]
+            rows = [f"{sink} {part.rows}" for sink, part in record.sinks.items()]
             return f"PREPARED {record.epoch}.{record.generation}, rows: {', '.join(rows) or 'none'}"
         case Seal() as seal:
             return f"SEAL {seal.epoch}.{seal.generation} by {seal.by}"

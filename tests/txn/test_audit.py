@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.txn.audit import Difference, Expected, Found, Verdict, judge
-from epochal.txn.tallies import Tally, spelled, total
+from epochal.txn.audit import Difference, Expected, Found, Verdict, compare_with_store
+from epochal.txn.row_digests import RowDigest, digest_text, total
 
-EPOCHS = {0: Tally(2, spelled(20)), 1: Tally(3, spelled(31)), 2: Tally(0), 3: Tally(1, spelled(5))}
-BARE = {epoch: Tally(tally.rows) for epoch, tally in EPOCHS.items()}
+EPOCHS = {
+    0: RowDigest(2, digest_text(20)),
+    1: RowDigest(3, digest_text(31)),
+    2: RowDigest(0),
+    3: RowDigest(1, digest_text(5)),
+}
+BARE = {epoch: RowDigest(tally.rows) for epoch, tally in EPOCHS.items()}
 
 
-def given_(epochs: dict[int, Tally] = EPOCHS, **more: Any) -> Expected:
+def given_(epochs: dict[int, RowDigest] = EPOCHS, **more: Any) -> Expected:
     return Expected(since=0, epochs=epochs, through=3, **more)
 
 
-def found(epochs: dict[int, Tally] | None = None, **more: Any) -> Found:
+def found(epochs: dict[int, RowDigest] | None = None, **more: Any) -> Found:
     return Found(**{"landed": frozenset(EPOCHS), "epochs": EPOCHS if epochs is None else epochs, **more})
 
 
@@ -28,14 +33,14 @@ def said(judgement: Any) -> list[str]:
 
 
 def test_the_same_rows_in_every_epoch_are_exact() -> None:
-    answer = judge(given_(), found())
+    answer = compare_with_store(given_(), found())
 
     assert (answer.verdict, answer.digests, answer.epochs) == (Verdict.EXACT, "equal", 4)
-    assert answer.wanted == answer.found == Tally(6, spelled(56))
+    assert answer.wanted == answer.found == RowDigest(6, digest_text(56))
 
 
 def test_without_digests_rows_alone_are_exact_and_it_is_told() -> None:
-    answer = judge(given_(BARE), found())
+    answer = compare_with_store(given_(BARE), found())
 
     assert (answer.verdict, answer.digests) == (Verdict.EXACT, "not taken")
 
@@ -43,13 +48,13 @@ def test_without_digests_rows_alone_are_exact_and_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("there", "what"),
     [
-        (Tally(4, spelled(31)), "3 rows were staged and 4 are there"),
-        (Tally(1, spelled(31)), "3 rows were staged and 1 is there"),
-        (Tally(3, spelled(32)), "3 rows are there, but not those that were staged"),
+        (RowDigest(4, digest_text(31)), "3 rows were staged and 4 are there"),
+        (RowDigest(1, digest_text(31)), "3 rows were staged and 1 is there"),
+        (RowDigest(3, digest_text(32)), "3 rows are there, but not those that were staged"),
     ],
 )
-def test_an_epoch_with_other_rows_is_named(there: Tally, what: str) -> None:
-    answer = judge(given_(), found({**EPOCHS, 1: there}))
+def test_an_epoch_with_other_rows_is_named(there: RowDigest, what: str) -> None:
+    answer = compare_with_store(given_(), found({**EPOCHS, 1: there}))
 
     assert answer.verdict is Verdict.DIFFERS
     assert answer.differences == (Difference(what, 1),)
@@ -57,26 +62,26 @@ def test_an_epoch_with_other_rows_is_named(there: Tally, what: str) -> None:
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 3), min_size=1), st.data())
 def test_any_single_change_of_a_count_is_found(rows: dict[int, int], data: st.DataObject) -> None:
-    wanted = {epoch: Tally(count, spelled(count * 977)) for epoch, count in rows.items()}
+    wanted = {epoch: RowDigest(count, digest_text(count * 977)) for epoch, count in rows.items()}
     epoch = data.draw(st.sampled_from(sorted(wanted)))
     other = data.draw(st.integers(0, 5).filter(lambda count: count != rows[epoch]))
-    there = {**wanted, epoch: Tally(other, spelled(other * 977))}
+    there = {**wanted, epoch: RowDigest(other, digest_text(other * 977))}
     expected = Expected(since=0, epochs=wanted, through=9)
     landed = frozenset(wanted)
 
-    assert judge(expected, Found(landed=landed, epochs=wanted)).verdict is Verdict.EXACT
-    assert judge(expected, Found(landed=landed, epochs=there)).verdict is Verdict.DIFFERS
-    assert judge(expected, Found(landed=landed, total=total(there.values()))).verdict is Verdict.DIFFERS
+    assert compare_with_store(expected, Found(landed=landed, epochs=wanted)).verdict is Verdict.EXACT
+    assert compare_with_store(expected, Found(landed=landed, epochs=there)).verdict is Verdict.DIFFERS
+    assert compare_with_store(expected, Found(landed=landed, total=total(there.values()))).verdict is Verdict.DIFFERS
 
 
 def test_in_total_is_as_good_as_epoch_by_epoch() -> None:
-    answer = judge(given_(), found({}, total=Tally(6, spelled(56)), untold=("rewritten since",)))
+    answer = compare_with_store(given_(), found({}, total=RowDigest(6, digest_text(56)), untold=("rewritten since",)))
 
     assert (answer.verdict, answer.unproven) == (Verdict.EXACT, ())
 
 
 def test_a_total_that_differs_leaves_what_could_not_be_told_apart_in_the_answer() -> None:
-    answer = judge(given_(), found({}, total=Tally(6, spelled(57)), untold=("rewritten since",)))
+    answer = compare_with_store(given_(), found({}, total=RowDigest(6, digest_text(57)), untold=("rewritten since",)))
 
     assert answer.verdict is Verdict.DIFFERS
     assert said(answer) == ["in total 6 rows are there, but not those that were staged"]
@@ -84,110 +89,122 @@ def test_a_total_that_differs_leaves_what_could_not_be_told_apart_in_the_answer(
 
 
 def test_files_that_hold_rows_of_several_epochs_are_exact_if_the_sum_is() -> None:
-    shifted = {0: Tally(), 1: Tally(5, spelled(51)), 2: Tally(), 3: EPOCHS[3]}
+    shifted = {0: RowDigest(), 1: RowDigest(5, digest_text(51)), 2: RowDigest(), 3: EPOCHS[3]}
 
-    assert judge(given_(), found(shifted, total=Tally(6, spelled(56)))).verdict is Verdict.EXACT
-    assert judge(given_(BARE), found(shifted, total=Tally(6))).verdict is Verdict.EXACT
+    assert compare_with_store(given_(), found(shifted, total=RowDigest(6, digest_text(56)))).verdict is Verdict.EXACT
+    assert compare_with_store(given_(BARE), found(shifted, total=RowDigest(6))).verdict is Verdict.EXACT
 
 
 def test_without_digests_a_row_too_many_in_an_early_epoch_is_not_made_good_by_a_later_one() -> None:
-    shifted = {0: Tally(3), 1: Tally(2), 2: Tally(), 3: Tally(1)}
+    shifted = {0: RowDigest(3), 1: RowDigest(2), 2: RowDigest(), 3: RowDigest(1)}
 
-    assert judge(given_(BARE), found(shifted, total=Tally(6))).verdict is Verdict.DIFFERS
+    assert compare_with_store(given_(BARE), found(shifted, total=RowDigest(6))).verdict is Verdict.DIFFERS
 
 
 def test_an_epoch_that_the_store_lacks_is_missing() -> None:
-    answer = judge(given_(), found(landed=frozenset({0, 1, 2})))
+    answer = compare_with_store(given_(), found(landed=frozenset({0, 1, 2})))
 
     assert answer.differences == (Difference("is done, and the store does not have it", 3),)
 
 
 def test_an_epoch_that_was_never_given_is_told() -> None:
     rest = {epoch: tally for epoch, tally in EPOCHS.items() if epoch != 1}
-    answer = judge(given_(rest), found(rest))
+    answer = compare_with_store(given_(rest), found(rest))
 
     assert answer.differences == (Difference("is in the store, and the journal never gave it", 1),)
 
 
 def test_epochs_that_were_adopted_were_never_given_and_are_no_difference() -> None:
     rest = {epoch: tally for epoch, tally in EPOCHS.items() if epoch > 1}
-    answer = judge(given_(rest, adopted=1), found(rest))
+    answer = compare_with_store(given_(rest, adopted=1), found(rest))
 
     assert answer.verdict is Verdict.NOT_PROVABLE
     assert "adopt=" in answer.unproven[0]
 
 
 def test_epochs_later_than_the_last_that_is_done_are_under_way() -> None:
-    assert judge(given_(), found(landed=frozenset([*EPOCHS, 4]))).verdict is Verdict.EXACT
+    assert compare_with_store(given_(), found(landed=frozenset([*EPOCHS, 4]))).verdict is Verdict.EXACT
 
 
 def test_what_is_folded_is_compared_in_total() -> None:
     wanted = Expected(
-        since=0, epochs={3: EPOCHS[3]}, folded=Tally(5, spelled(51)), folded_epochs=3, folded_through=2, through=3
+        since=0,
+        epochs={3: EPOCHS[3]},
+        folded=RowDigest(5, digest_text(51)),
+        folded_epochs=3,
+        folded_through=2,
+        through=3,
     )
-    wrong = {**EPOCHS, 0: Tally(2, spelled(21))}
+    wrong = {**EPOCHS, 0: RowDigest(2, digest_text(21))}
 
-    assert judge(wanted, found()).verdict is Verdict.EXACT
-    assert said(judge(wanted, found(wrong))) == ["epochs 0 to 2: 5 rows are there, but not those that were staged"]
-    lacking = judge(wanted, found({3: EPOCHS[3]}, landed=frozenset({1, 2, 3})))
+    assert compare_with_store(wanted, found()).verdict is Verdict.EXACT
+    assert said(compare_with_store(wanted, found(wrong))) == [
+        "epochs 0 to 2: 5 rows are there, but not those that were staged"
+    ]
+    lacking = compare_with_store(wanted, found({3: EPOCHS[3]}, landed=frozenset({1, 2, 3})))
     assert said(lacking) == ["of epochs 0 to 2 the store has 2, and it was given 3"]
 
 
 def test_a_store_that_remembers_each_epoch_makes_good_what_is_folded() -> None:
     wanted = Expected(
-        since=0, epochs={3: EPOCHS[3]}, folded=Tally(5, spelled(51)), folded_epochs=3, folded_through=2, through=3
+        since=0,
+        epochs={3: EPOCHS[3]},
+        folded=RowDigest(5, digest_text(51)),
+        folded_epochs=3,
+        folded_through=2,
+        through=3,
     )
-    wrong = {**EPOCHS, 0: Tally(2, spelled(21))}
+    wrong = {**EPOCHS, 0: RowDigest(2, digest_text(21))}
 
-    assert judge(wanted, found(recorded=EPOCHS)).verdict is Verdict.EXACT
-    assert judge(wanted, found(wrong, recorded=EPOCHS)).differences[0].epoch == 0
-    assert "otherwise in the store's own records" in said(judge(wanted, found(wrong, recorded=wrong)))[0]
+    assert compare_with_store(wanted, found(recorded=EPOCHS)).verdict is Verdict.EXACT
+    assert compare_with_store(wanted, found(wrong, recorded=EPOCHS)).differences[0].epoch == 0
+    assert "otherwise in the store's own records" in said(compare_with_store(wanted, found(wrong, recorded=wrong)))[0]
 
 
 def test_a_record_of_the_store_that_is_not_the_journals_is_told() -> None:
-    answer = judge(given_(), found(recorded={**EPOCHS, 1: Tally(3, spelled(1))}))
+    answer = compare_with_store(given_(), found(recorded={**EPOCHS, 1: RowDigest(3, digest_text(1))}))
 
     assert answer.differences == (Difference("the store's own record of it is not what the journal has", 1),)
 
 
 def test_what_an_older_version_folded_away_is_not_provable() -> None:
     wanted = Expected(since=2, epochs={2: EPOCHS[2], 3: EPOCHS[3]}, folded_through=1, through=3)
-    answer = judge(wanted, found())
+    answer = compare_with_store(wanted, found())
 
     assert answer.verdict is Verdict.NOT_PROVABLE
     assert "epochs up to 1" in answer.unproven[0]
 
 
 def test_what_the_stores_log_does_not_go_back_to_is_not_missing() -> None:
-    answer = judge(given_(), found({3: EPOCHS[3]}, landed=frozenset({3}), seen_from=3))
+    answer = compare_with_store(given_(), found({3: EPOCHS[3]}, landed=frozenset({3}), seen_from=3))
 
     assert answer.verdict is Verdict.NOT_PROVABLE
     assert answer.differences == ()
 
 
 def test_of_epochs_that_replace_each_other_only_the_last_counts() -> None:
-    answer = judge(given_(), found({3: EPOCHS[3]}, only_from=3))
+    answer = compare_with_store(given_(), found({3: EPOCHS[3]}, only_from=3))
 
     assert (answer.verdict, answer.wanted, answer.found) == (Verdict.EXACT, EPOCHS[3], EPOCHS[3])
-    assert judge(given_(), found({3: Tally(2)}, only_from=3)).verdict is Verdict.DIFFERS
+    assert compare_with_store(given_(), found({3: RowDigest(2)}, only_from=3)).verdict is Verdict.DIFFERS
 
 
 def test_where_lines_are_counted_rows_are_not() -> None:
-    wanted = given_({0: Tally(2, spelled(9, 3))})
+    wanted = given_({0: RowDigest(2, digest_text(9, 3))})
     landed = frozenset({0})
 
-    same = judge(wanted, Found(landed=landed, epochs={0: Tally(3, spelled(9, 3))}))
-    more = judge(wanted, Found(landed=landed, epochs={0: Tally(4, spelled(9, 4))}))
+    same = compare_with_store(wanted, Found(landed=landed, epochs={0: RowDigest(3, digest_text(9, 3))}))
+    more = compare_with_store(wanted, Found(landed=landed, epochs={0: RowDigest(4, digest_text(9, 4))}))
 
-    assert (same.verdict, same.found) == (Verdict.EXACT, Tally(2, spelled(9, 3)))
+    assert (same.verdict, same.found) == (Verdict.EXACT, RowDigest(2, digest_text(9, 3)))
     assert said(more) == ["3 lines were staged and 4 are there"]
 
 
 def test_a_sink_that_says_nothing_leaves_everything_unproven() -> None:
-    answer = judge(given_(), Found(unproven=("the sink has no audit",)))
+    answer = compare_with_store(given_(), Found(unproven=("the sink has no audit",)))
 
     assert (answer.verdict, answer.found) == (Verdict.NOT_PROVABLE, None)
 
 
 def test_a_stream_without_epochs_is_exact() -> None:
-    assert judge(Expected(since=0, epochs={}), Found(landed=frozenset())).verdict is Verdict.EXACT
+    assert compare_with_store(Expected(since=0, epochs={}), Found(landed=frozenset())).verdict is Verdict.EXACT

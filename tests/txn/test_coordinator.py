@@ -12,7 +12,8 @@ from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
 from epochal.testing.contract import claim_for
 from epochal.txn import failpoints
-from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import (
     BadRows,
     CommitFailed,
@@ -25,7 +26,7 @@ from epochal.txn.errors import (
     Rewound,
 )
 from epochal.txn.guard import Choices
-from epochal.txn.model import Attempt, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.records import Prepared
 from epochal.txn.states import State
 from tests.txn.memory import MemoryFiles
@@ -84,8 +85,8 @@ class Failing(DirectoryParticipant):
         if self.call == call:
             raise self.fault
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-        staged = super().stage(attempt, rows, offsets=offsets)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        staged = super().stage(batch)
         self._may_fail("stage")
         return staged
 
@@ -103,15 +104,11 @@ class Following(DirectoryParticipant):
 
     def __init__(self, stream: Stream) -> None:
         super().__init__("sink", name="sink", files=stream.files)
-        self.watermark: float | None = -1.0
         self.staged_at: list[float | None] = []
 
-    def follow(self, watermark: float | None) -> None:
-        self.watermark = watermark
-
-    def stage(self, attempt: Attempt, rows: Rows, *, offsets: str) -> Staged:
-        self.staged_at.append(self.watermark)
-        return super().stage(attempt, rows, offsets=offsets)
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+        self.staged_at.append(batch.watermark)
+        return super().stage(batch)
 
 
 def test_a_sink_that_follows_the_watermark_is_told_it_before_each_epoch(stream: Stream) -> None:
@@ -340,7 +337,7 @@ def test_adopt_skips_what_the_journal_has_done(stream: Stream) -> None:
 
     ran = [again.run(epoch, ["twice"]) for epoch in (0, 1)]
 
-    assert ran == [Ran.SKIPPED, Ran.SKIPPED]
+    assert ran == [BatchOutcome.SKIPPED, BatchOutcome.SKIPPED]
     assert stream.sink().rows() == [0, 1]
 
 
@@ -352,7 +349,7 @@ def test_adopt_is_remembered_by_later_starts(stream: Stream) -> None:
 
     third = stream.start()
 
-    assert third.run(1, ["twice"]) is Ran.SKIPPED
+    assert third.run(1, ["twice"]) is BatchOutcome.SKIPPED
     stream.commit(1)
     third.settle()
     assert stream.sink().rows() == [0, 1]
@@ -554,8 +551,8 @@ def test_a_driver_whose_journal_is_replaced_while_it_stages_removes_nothing_of_i
         stream.commit(0)
 
     class Slow(DirectoryParticipant):
-        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-            staged = super().stage(attempt, rows, offsets=offsets)
+        def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+            staged = super().stage(batch)
             journal_is_lost_and_another_driver_starts()
             return staged
 
@@ -591,8 +588,8 @@ def test_what_a_namesake_of_a_lost_journal_staged_is_not_taken_for_ours(stream: 
 
 def test_sinks_that_got_different_rows_stage_nothing(stream: Stream) -> None:
     class Short(DirectoryParticipant):
-        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-            return replace(super().stage(attempt, rows, offsets=offsets), rows=len(rows) - 1)
+        def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+            return replace(super().stage(batch), rows=len(batch.rows) - 1)
 
     coordinator = stream.start(stream.sink("a"), Short("b", name="b", files=stream.files))
     stream.plan(0)
@@ -615,8 +612,8 @@ def test_a_sink_that_cannot_stage_leaves_nothing_staged_in_any(stream: Stream) -
 
 def test_what_could_not_be_dropped_is_left_to_the_next_start(stream: Stream, caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(Failing):
-        def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
-            super().stage(attempt, rows, offsets=offsets)
+        def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
+            super().stage(batch)
             raise OSError("disk full")
 
     stuck = Stuck(stream, "abort", OSError("still full"))
@@ -641,7 +638,7 @@ def test_a_batch_that_comes_twice_to_one_generation_does_not_remove_what_it_prep
     stream.commit(0)
     coordinator.settle()
 
-    assert again is Ran.SKIPPED
+    assert again is BatchOutcome.SKIPPED
     assert stream.sink().rows() == ["row"]
 
 
@@ -670,7 +667,7 @@ def test_a_query_without_sinks_still_counts_its_epochs() -> None:
     coordinator.begin()
     stream.plan(0)
 
-    assert coordinator.run(0, ["row"]) is Ran.STAGED
+    assert coordinator.run(0, ["row"]) is BatchOutcome.STAGED
 
 
 # Counting and telling.

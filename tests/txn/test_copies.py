@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from epochal.txn import coordinator, guard
+from epochal.txn import coordinator, guard, holding, settlement
 from epochal.txn.model import Claim, Outcome
 from tests.txn import copies
 from tests.txn.copies import Explorer, Found, Process, Setting, Store
@@ -40,9 +40,10 @@ def test_of_those_that_share_a_store_only_one_ends_well(setting: Setting) -> Non
 
 
 def test_without_the_claims_copies_write_over_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (coordinator, guard):
+    for module in (settlement, guard, holding):
         monkeypatch.setattr(module, "stranger", lambda *_: None)
-    monkeypatch.setattr(coordinator, "displaced", lambda *_: None)
+    for module in (coordinator, holding):
+        monkeypatch.setattr(module, "displaced", lambda *_: None)
     monkeypatch.setattr(copies, "TwoJournals", Outcome.ALREADY_COMMITTED)  # as if only the number were compared
 
     assert fault_of(A_COPY) == "loss: b ends well, and in place of its epoch 1 are rows of a"
@@ -74,6 +75,7 @@ def test_enrolling_without_looking_again_lets_two_new_streams_write_one_target(
 def test_a_stream_that_does_not_look_who_holds_its_target_goes_on_after_it_was_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(coordinator, "displaced", lambda *_: None)
+    for module in (coordinator, holding):
+        monkeypatch.setattr(module, "displaced", lambda *_: None)
 
     assert fault_of(ADOPTED) == "double: query goes on writing after another stream has taken its place"

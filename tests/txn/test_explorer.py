@@ -14,11 +14,13 @@ from dataclasses import replace
 
 import pytest
 
-from epochal.txn import coordinator, plan, rolls, view
+from epochal.txn import plan, rolls, settlement, view
+from epochal.txn.batches import Batches
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.model import Attempt
 from epochal.txn.plan import Decide, Finish, Sweep, choose, lowest_open, next_step, sweep
 from epochal.txn.records import Decided, Prepared, encode
+from epochal.txn.settlement import Settlement
 from epochal.txn.view import View, handles
 from tests.txn import drivers
 from tests.txn.explorer import Explorer, Found
@@ -88,7 +90,7 @@ def test_the_reductions_reach_the_same_worlds(setting: Setting) -> None:
 
 
 def test_the_doubting_explorer_sees_what_must_not_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(drivers.FORGET, "_settle", lambda operation, held, last: ())
+    monkeypatch.setitem(drivers.FORGET, "settle", lambda operation, held, last: ())
 
     with pytest.raises(AssertionError, match="does not say all"):
         Explorer(Setting(starts=2, epochs=2), doubting=True).run()
@@ -99,7 +101,7 @@ def test_without_the_seal_an_epoch_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
         verdict = sweep(seen, attempt, newest=newest)
         return Sweep.REMOVE if verdict is Sweep.SEAL_THEN_REMOVE else verdict
 
-    monkeypatch.setattr(coordinator, "sweep", no_seal)
+    monkeypatch.setattr(settlement, "sweep", no_seal)
 
     # Two starts do not show it: the first driver looks at the fence once more after PREPARED.
     assert found_in(Setting(starts=3, epochs=1)).fault == "loss: epoch 0 is decided, and what its winner staged is gone"
@@ -135,8 +137,8 @@ def test_without_decided_an_epoch_is_doubled(monkeypatch: pytest.MonkeyPatch) ->
         undone = attempt.generation in seen.prepared(attempt.epoch) and not seen.is_over(attempt.epoch)
         return Sweep.KEEP if undone else sweep(seen, attempt, newest=newest)
 
-    monkeypatch.setattr(coordinator, "next_step", own_choice)
-    monkeypatch.setattr(coordinator, "sweep", keep_until_done)
+    monkeypatch.setattr(settlement, "next_step", own_choice)
+    monkeypatch.setattr(settlement, "sweep", keep_until_done)
     monkeypatch.setattr(view, "_check", lambda *_: None)  # DONE may name another than DECIDED
 
     fault = found_in(ONE_EPOCH).fault
@@ -148,7 +150,7 @@ def test_deciding_without_waiting_for_the_checkpoint_shows_an_epoch_early(monkey
         prepared = [epoch for epoch in seen.attempts if seen.prepared(epoch)]
         return next_step(seen, max([committed, *prepared]), offsets)
 
-    monkeypatch.setattr(coordinator, "next_step", no_waiting)
+    monkeypatch.setattr(settlement, "next_step", no_waiting)
 
     assert found_in(ONE_EPOCH).fault == "early view: epoch 0 is visible before commits/0"
 
@@ -157,7 +159,7 @@ def test_never_removing_anything_leaves_staged_data(monkeypatch: pytest.MonkeyPa
     def no_sweep(seen: View, attempt: Attempt, *, newest: int) -> Sweep:
         return Sweep.KEEP
 
-    monkeypatch.setattr(coordinator, "sweep", no_sweep)
+    monkeypatch.setattr(settlement, "sweep", no_sweep)
 
     found = found_in(ONE_EPOCH)
 
@@ -177,7 +179,7 @@ def test_a_roll_between_an_attempt_and_its_end_shows_a_part_twice(monkeypatch: p
         self.check_fence(seen)
         attempt = Attempt(self.lineage, seen.done_through, self.generation, seen.next_roll(self.generation) or 0)
         recorded = rolls.close(self._journal, seen, self._participants, attempt, every=every)
-        self._carry_out_rolls(self._journal, self._journal.read(), self.lineage)
+        self._settlement.carry_out_rolls(self._journal, self._journal.read(), self.lineage)
         return recorded is not None
 
     monkeypatch.setattr(Coordinator, "roll", impatient)
@@ -188,7 +190,7 @@ def test_a_roll_between_an_attempt_and_its_end_shows_a_part_twice(monkeypatch: p
 
 
 def test_folding_a_roll_away_before_it_is_carried_out_leaves_staged_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Coordinator, "_carry_out_rolls", lambda *_: None)
+    monkeypatch.setattr(Settlement, "carry_out_rolls", lambda *_: None)
 
     fault = found_in(ROLLED_AND_COMPACTED).fault
 
@@ -310,12 +312,12 @@ def test_an_end_with_something_missing_or_left_is_seen() -> None:
 
 
 def test_removing_what_is_superseded_without_a_look_at_commits_loses_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(self: Coordinator[None], epoch: int, offsets: str) -> None:
-        for generation in self._journal.view.prepared(epoch):
-            if generation < self.generation:
-                for participant in self._participants.values():
-                    participant.abort(Attempt(self.lineage, epoch, generation), None)
+    def blind(self: Batches[None], epoch: int, offsets: str) -> None:
+        for generation in self.generation.journal.view.prepared(epoch):
+            if generation < self.generation.number:
+                for participant in self.participants.values():
+                    participant.abort(Attempt(self.generation.lineage, epoch, generation), None)
 
-    monkeypatch.setattr(Coordinator, "_remove_superseded", blind)
+    monkeypatch.setattr(Batches, "_remove_superseded", blind)
 
     assert found_in(ONE_EPOCH).fault == "loss: epoch 0 is decided, and what its winner staged is gone"

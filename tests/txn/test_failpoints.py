@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -44,7 +45,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (" ; ", ()),
         ("after-done=kill", (Failpoint("after-done", "kill"),)),
         ("after-done=kill@3", (Failpoint("after-done", "kill", at=3),)),
-        ("before-rename=pause:/tmp/a b@2", (Failpoint("before-rename", "pause", at=2, argument="/tmp/a b"),)),
+        ("before-abort=pause:/tmp/a b@2", (Failpoint("before-abort", "pause", at=2, argument="/tmp/a b"),)),
         (
             "before-seal=raise; after-seal=raise@2;",
             (Failpoint("before-seal", "raise"), Failpoint("after-seal", "raise", at=2)),
@@ -81,23 +82,39 @@ def test_an_action_that_does_not_exist_is_an_error_that_says_how_to_write_it(tex
 
 
 def test_steps_come_in_pairs() -> None:
-    assert len(failpoints.NAMES) == 2 * len(failpoints.STEPS)
-    assert failpoints.NAMES[:2] == ("before-generation", "after-generation")
+    assert len(failpoints.names()) == 2 * len(failpoints.steps())
+    assert failpoints.names(failpoints.PROTOCOL)[:2] == ("before-generation", "after-generation")
 
 
 def test_every_step_of_the_protocol_has_its_pair_in_the_code() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "txn").glob("*.py"))
     hit = re.findall(r'failpoints\.hit\("([a-z-]+)"\)', code)
-    protocol = [step for step, text in failpoints.STEPS.items() if not text.startswith(("files", "Delta", "Cassandra"))]
 
-    assert sorted(hit) == sorted(f"{side}-{step}" for step in protocol for side in ("before", "after"))
+    assert sorted(hit) == sorted(failpoints.names(failpoints.PROTOCOL))
+
+
+@pytest.mark.parametrize("sink", ["files", "delta", "cassandra"])
+def test_every_step_of_a_sink_has_its_pair_in_the_code(sink: str) -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sinks" / sink).rglob("*.py"))
+    hit = set(re.findall(r'failpoints\.hit\("([a-z-]+)"\)', code))
+    importlib.import_module(f"epochal.sinks.{sink}")
+    known = {*failpoints.names(sink), *(failpoints.names("compaction") if sink == "files" else ())}
+
+    by_argument = {"before-rename", "after-rename", "before-marker", "after-marker"} if sink == "files" else set()
+    assert hit | by_argument == known
 
 
 def test_steps_that_belong_to_no_stream_are_armed_by_the_same_variable_and_stand_apart() -> None:
     (point,) = parse("after-compact-plan=kill@2")
 
-    assert point.name in failpoints.NAMES_OF_COMPACTION
-    assert not {*failpoints.NAMES} & {*failpoints.NAMES_OF_COMPACTION}
+    assert point.name in failpoints.names("compaction")
+    assert not {*failpoints.names("files")} & {*failpoints.names("compaction")}
+
+
+def test_a_sink_registers_failpoints_of_its_own() -> None:
+    failpoints.register("a store", {"upload": "the epoch's object is uploaded"})
+
+    assert parse("before-upload=raise")[0].name == "before-upload"
 
 
 def test_off_means_a_function_that_does_nothing() -> None:
@@ -181,8 +198,30 @@ def test_kill_takes_the_children_of_a_group_leader_with_it() -> None:
     assert child.returncode == -signal.SIGKILL
 
 
-def test_a_wrong_variable_stops_the_process_that_has_it() -> None:
-    child = run("", EPOCHAL_FAILPOINTS="nowhere=kill")
+def test_a_wrong_action_stops_the_process_that_has_it() -> None:
+    child = run("", EPOCHAL_FAILPOINTS="before-done=die")
 
     assert child.returncode == 1
-    assert "no failpoint is called 'nowhere'" in child.stderr
+    assert "'before-done=die' is not NAME=kill|raise|pause:FILE" in child.stderr
+
+
+def test_a_name_that_no_sink_has_registered_stops_a_driver_at_its_start(tmp_path: Path) -> None:
+    start = f"""
+from epochal.testing import DirectoryParticipant, StandInQuery
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
+
+files = LocalFiles()
+query = StandInQuery(files, {str(tmp_path / "checkpoint")!r})
+Coordinator(
+    journals=lambda incarnation: Journal(files, {str(tmp_path / "journal")!r}),
+    checkpoint=query.checkpoint,
+    participants=[DirectoryParticipant({str(tmp_path / "target")!r})],
+).begin()
+"""
+    known, unknown = (run(start, EPOCHAL_FAILPOINTS=f"{name}=kill@9") for name in ("before-rename", "nowhere"))
+
+    assert known.returncode == 0, known.stderr
+    assert unknown.returncode == 1
+    assert "no failpoint is called 'nowhere'" in unknown.stderr

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from epochal.txn.errors import ForeignTarget, JournalLost, Refused, Rewound, TwoJournals
-from epochal.txn.guard import Choices, Evidence, Verdict, judge, tokens
-from epochal.txn.model import NO_EPOCH, Claim, Json, Memory
+from epochal.txn.guard import Choices, Evidence, StartPlan, check_start, tokens
+from epochal.txn.model import NO_EPOCH, Claim, Description, Handle, Memory, Staged
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Record
 from epochal.txn.view import View, fold
 
@@ -20,7 +20,8 @@ TARGET = "lake/orders"
 PLACE = "/checkpoints/orders/epochal"
 START = "5a17"
 PROVES = "v2:4e07:=:8b21"  # offsets that identify rows by themselves
-SINKS: dict[str, Json] = {"lake": {"type": "lake", "target": TARGET}}
+SINKS = {"lake": Description({"type": "lake", "target": TARGET})}
+STAGED = Staged(Handle(1, {}), 1)
 
 
 def journal(
@@ -44,7 +45,7 @@ def journal(
     )
     records: list[Record] = [start]
     for epoch in epochs:
-        sinks: dict[str, Json] = {} if epoch in left_out else {"lake": {}}
+        sinks = {} if epoch in left_out else {"lake": STAGED}
         records += [Prepared(epoch, 1, PROVES, sinks), Decided(epoch, 1), Done(epoch, 1)]
     return fold(records)
 
@@ -81,7 +82,7 @@ def evidence(
 
 
 EMPTY = fold([])
-POWER_CUT = fold([GenerationStarted(1, QUERY, base=0), Prepared(0, 1, "", {"lake": {}})])
+POWER_CUT = fold([GenerationStarted(1, QUERY, base=0), Prepared(0, 1, "", {"lake": STAGED})])
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class Case:
     error: type[Refused]
     says: str
     token: str
-    adopt: Verdict | None = None
-    new: Verdict | None = None
+    adopt: StartPlan | None = None
+    new: StartPlan | None = None
     options: list[str] = field(default_factory=list)
 
 
@@ -104,8 +105,8 @@ CASES = {
         "the journal has epoch 2 as done, but the checkpoint's last committed epoch is 0: the checkpoint was rewound, "
         "or restored from an older copy",
         f"{TAG}@2",
-        adopt=Verdict(base=0),
-        new=Verdict(base=0, reincarnate=True),
+        adopt=StartPlan(base=0),
+        new=StartPlan(base=0, reincarnate=True),
         options=["adopt", "new"],
     ),
     "an epoch was checkpointed without epochal": Case(
@@ -114,7 +115,7 @@ CASES = {
         "epoch 1 was checkpointed by Spark, but the journal has no record of it (it answers for epochs from 0). Either "
         "the journal lost records: restore it from a copy. Or the query ran without epochal in between",
         f"{TAG}@3",
-        adopt=Verdict(base=4),
+        adopt=StartPlan(base=4),
         options=["adopt"],
     ),
     "an epoch in doubt was checkpointed after its journal was closed": Case(
@@ -123,7 +124,7 @@ CASES = {
         "epoch 2 was in doubt when this stream was started as a new one, and another driver has checkpointed it since. "
         "Its staged rows are kept, but no sink shows them",
         f"{TAG}@3",
-        adopt=Verdict(base=4),
+        adopt=StartPlan(base=4),
         options=["adopt"],
     ),
     "another stream has taken this one's place": Case(
@@ -131,7 +132,7 @@ CASES = {
         ForeignTarget,
         f"sink 'lake' ({TARGET}): stream 99999999 has taken this stream's place",
         f"{TAG}@0",
-        new=Verdict(base=0, reincarnate=True),
+        new=StartPlan(base=0, reincarnate=True),
         options=["new"],
     ),
     "another stream has written the target": Case(
@@ -140,8 +141,8 @@ CASES = {
         f"sink 'lake' ({TARGET}): another stream, 99999999, has written it up to epoch 41. A new checkpoint on an old "
         "target starts from the beginning of its source and would write rows again",
         "99999999@41",
-        adopt=Verdict(base=0, replaces={"lake": (OTHER,)}),
-        new=Verdict(base=0),
+        adopt=StartPlan(base=0, replaces={"lake": (OTHER,)}),
+        new=StartPlan(base=0),
         options=["adopt", "new"],
     ),
     "the journal is gone": Case(
@@ -150,8 +151,8 @@ CASES = {
         f"sink 'lake' ({TARGET}): this stream has written it up to epoch 5, but the journal is empty: it was lost or "
         "moved. The checkpoint's last committed epoch is 5",
         f"{TAG}@5",
-        adopt=Verdict(base=6, adopted={"lake": 5}),
-        new=Verdict(base=6, reincarnate=True),
+        adopt=StartPlan(base=6, adopted={"lake": 5}),
+        new=StartPlan(base=6, reincarnate=True),
         options=["adopt", "new"],
     ),
     "the journal is gone with epochs that the sink lacks": Case(
@@ -159,8 +160,8 @@ CASES = {
         JournalLost,
         "The checkpoint's last committed epoch is 5; epochs 4 to 5 may be missing",
         f"{TAG}@3",
-        adopt=Verdict(base=6, adopted={"lake": 3}),
-        new=Verdict(base=6, reincarnate=True),
+        adopt=StartPlan(base=6, adopted={"lake": 3}),
+        new=StartPlan(base=6, reincarnate=True),
         options=["adopt", "new"],
     ),
     "the journal is gone before anything was written": Case(
@@ -169,8 +170,8 @@ CASES = {
         "this stream is enrolled there and has written nothing yet, but the journal is empty: it was lost or moved. "
         "The checkpoint's last committed epoch is 0; epoch 0 may be missing",
         f"{TAG}@none",
-        adopt=Verdict(base=1, adopted={"lake": NO_EPOCH}),
-        new=Verdict(base=1, reincarnate=True),
+        adopt=StartPlan(base=1, adopted={"lake": NO_EPOCH}),
+        new=StartPlan(base=1, reincarnate=True),
         options=["adopt", "new"],
     ),
     "journal and checkpoint were rewound": Case(
@@ -179,8 +180,8 @@ CASES = {
         f"sink 'lake' ({TARGET}): it holds epoch 2 of this stream, but the journal knows only epochs up to 0: "
         "checkpoint and journal were rewound, or restored from an older copy",
         f"{TAG}@2",
-        adopt=Verdict(base=0, adopted={"lake": 2}),
-        new=Verdict(base=0, reincarnate=True),
+        adopt=StartPlan(base=0, adopted={"lake": 2}),
+        new=StartPlan(base=0, reincarnate=True),
         options=["adopt", "new"],
     ),
     "the target was emptied": Case(
@@ -189,7 +190,7 @@ CASES = {
         f"sink 'lake' ({TARGET}): epoch 1 was committed there, but its last one is none: the target was emptied, moved "
         "or restored from an older copy; epochs 0 to 1 may be missing",
         f"{TAG}@none",
-        adopt=Verdict(base=0, missing={"lake": 1}),
+        adopt=StartPlan(base=0, missing={"lake": 1}),
         options=["adopt"],
     ),
     "the target was restored from an older copy": Case(
@@ -198,7 +199,7 @@ CASES = {
         f"sink 'lake' ({TARGET}): epoch 2 was committed there, but its last one is 1: the target was emptied, moved or "
         "restored from an older copy; epoch 2 may be missing",
         f"{TAG}@1",
-        adopt=Verdict(base=0, missing={"lake": 2}),
+        adopt=StartPlan(base=0, missing={"lake": 2}),
         options=["adopt"],
     ),
     "the sink was left out for a while": Case(
@@ -207,7 +208,7 @@ CASES = {
         f"sink 'lake' ({TARGET}): its last epoch is 1, and the stream has gone on to epoch 3 without it: the sink was "
         "left out of the writer meanwhile; epochs 2 to 3 may be missing",
         f"{TAG}@1",
-        adopt=Verdict(base=0, missing={"lake": 3}),
+        adopt=StartPlan(base=0, missing={"lake": 3}),
         options=["adopt"],
     ),
     "a copy of the checkpoint has claimed the target since": Case(
@@ -217,8 +218,8 @@ CASES = {
         "knows only generations up to 1. The checkpoint was copied, moved or restored from a copy. If the other one "
         "still runs, both would write the same epochs with different rows",
         f"{TAG}.g2@0",
-        adopt=Verdict(base=0),
-        new=Verdict(base=0, reincarnate=True),
+        adopt=StartPlan(base=0),
+        new=StartPlan(base=0, reincarnate=True),
         options=["adopt", "new"],
     ),
     "a copy of the checkpoint has a start of the same number": Case(
@@ -226,8 +227,8 @@ CASES = {
         TwoJournals,
         "and this journal has another start of that number",
         f"{TAG}.g1@0",
-        adopt=Verdict(base=0),
-        new=Verdict(base=0, reincarnate=True),
+        adopt=StartPlan(base=0),
+        new=StartPlan(base=0, reincarnate=True),
         options=["adopt", "new"],
     ),
     "the target was claimed from a journal in another place": Case(
@@ -235,8 +236,8 @@ CASES = {
         TwoJournals,
         f"last claimed by generation 1 of the journal in /elsewhere/epochal, and this journal is in {PLACE}",
         f"{TAG}.g1@0",
-        adopt=Verdict(base=0),
-        new=Verdict(base=0, reincarnate=True),
+        adopt=StartPlan(base=0),
+        new=StartPlan(base=0, reincarnate=True),
         options=["adopt", "new"],
     ),
 }
@@ -245,7 +246,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 def refusal(found: Evidence, choices: Choices) -> Refused:
     with pytest.raises(Refused) as caught:
-        judge(found, choices)
+        check_start(found, choices)
     return caught.value
 
 
@@ -268,7 +269,7 @@ def test_adopt_is_taken_where_it_is_offered(case: Case) -> None:
     if case.adopt is None:
         assert type(refusal(case.found, choices)) is case.error
     else:
-        assert judge(case.found, choices) == case.adopt
+        assert check_start(case.found, choices) == case.adopt
 
 
 @each_case
@@ -278,7 +279,7 @@ def test_new_is_taken_where_it_is_offered(case: Case) -> None:
     if case.new is None:
         assert type(refusal(case.found, choices)) is case.error
     else:
-        assert judge(case.found, choices) == case.new
+        assert check_start(case.found, choices) == case.new
 
 
 @each_case
@@ -332,7 +333,7 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
     ],
 )
 def test_what_breaks_nothing_is_not_refused(found: Evidence, base: int) -> None:
-    assert judge(found, Choices()).base == base
+    assert check_start(found, Choices()).base == base
 
 
 def test_an_epoch_in_doubt_that_a_sink_holds_is_a_rewind_until_spark_has_committed_it() -> None:
@@ -340,7 +341,7 @@ def test_an_epoch_in_doubt_that_a_sink_holds_is_a_rewind_until_spark_has_committ
 
 
 def test_an_adoption_stays_in_force() -> None:
-    verdict = judge(evidence(journal(0, adopted=2), memory(2), committed=0), Choices())
+    verdict = check_start(evidence(journal(0, adopted=2), memory(2), committed=0), Choices())
 
     assert verdict.adopted == {"lake": 2}
 
@@ -355,7 +356,7 @@ def test_a_live_driver_that_commits_while_we_look_is_no_rewind() -> None:
     """Read in order: a journal without epoch 1, a store with it, commits/ with it, a journal with it."""
     found = evidence(journal(0, 1), memory(1), committed=1, before=journal(0))
 
-    assert judge(found, Choices()) == Verdict(base=0)
+    assert check_start(found, Choices()) == StartPlan(base=0)
 
 
 def test_two_foreign_streams_need_a_choice_each() -> None:
@@ -364,7 +365,7 @@ def test_two_foreign_streams_need_a_choice_each() -> None:
     both = Choices(new=frozenset({"99999999@4", "88888888@2"}))
 
     assert "88888888@2" in str(refusal(found, first))
-    assert judge(found, both) == Verdict(base=0)
+    assert check_start(found, both) == StartPlan(base=0)
 
 
 def test_each_sink_is_judged() -> None:
@@ -397,10 +398,10 @@ def test_tokens_come_alone_in_a_list_or_not_at_all(value: str | list[str] | None
 
 @pytest.mark.parametrize("place", [PLACE, "/elsewhere/epochal"])
 def test_a_journal_with_open_parts_takes_nothing_over_from_a_start_that_it_does_not_know(place: str) -> None:
-    part: dict[str, Json] = {"handle": {"version": 1, "body": {}}, "rows": 1, "changes": {"000000000000 ": 1}}
+    part = Staged(Handle(1, {}), 1, changes={"000000000000 ": 1})
     start = GenerationStarted(1, QUERY, base=0, sinks=SINKS, start=START)
     view = fold([start, Prepared(0, 1, PROVES, {"lake": part}), Decided(0, 1), Done(0, 1)])
     found = evidence(view, memory(0, holder=claimed(2, place=place)), committed=0, journal=PLACE)
 
     with pytest.raises(TwoJournals, match="parts are open by this journal"):
-        judge(found, Choices(adopt=frozenset({f"{TAG}.g2@0"})))
+        check_start(found, Choices(adopt=frozenset({f"{TAG}.g2@0"})))

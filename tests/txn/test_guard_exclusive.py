@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epochal.txn.errors import ForeignTarget, Refused, Rewound
-from epochal.txn.guard import Choices, Evidence, judge
+from epochal.txn.guard import Choices, Evidence, check_start
 from epochal.txn.model import Memory
 from tests.txn.test_guard import EMPTY, OTHER, QUERY, TAG, evidence, journal, memory
 
@@ -23,17 +23,17 @@ TOTALS = Memory("shop.totals", enrolled=True, last=2, exclusive=True)
 )
 def test_only_adopt_is_offered_and_it_works(found: Evidence, error: type[Refused], adopt: str) -> None:
     with pytest.raises(error) as told:
-        judge(found, NEW)
+        check_start(found, NEW)
 
     assert f"adopt='{adopt}'" in str(told.value)
     assert "\n  new=" not in str(told.value)
     assert "Sink 'lake' takes one stream only, so there is no new= here" in str(told.value)
-    judge(found, Choices(adopt=frozenset({adopt})))
+    check_start(found, Choices(adopt=frozenset({adopt})))
 
 
 def test_where_nothing_can_be_chosen_no_choice_is_announced() -> None:
     with pytest.raises(ForeignTarget) as told:
-        judge(evidence(journal(0, 1, 2), memory(2, adopted_by=OTHER, exclusive=True), committed=2), NEW)
+        check_start(evidence(journal(0, 1, 2), memory(2, adopted_by=OTHER, exclusive=True), committed=2), NEW)
 
     assert "Choose" not in str(told.value)
     assert "give a stream that begins anew a target of its own" in str(told.value)
@@ -49,9 +49,9 @@ def test_a_stream_with_such_a_sink_does_not_begin_anew_for_the_sake_of_another()
         after=found.after,
     )
 
-    assert judge(found, NEW).reincarnate
+    assert check_start(found, NEW).reincarnate
     with pytest.raises(Rewound, match="Sink 'totals' takes one stream only"):
-        judge(both, NEW)
+        check_start(both, NEW)
 
 
 def test_an_earlier_incarnation_is_another_stream_to_it() -> None:
@@ -64,7 +64,7 @@ def test_an_earlier_incarnation_is_another_stream_to_it() -> None:
     )
 
     with pytest.raises(ForeignTarget, match=f"adopt='{TAG}@3'"):
-        judge(again, Choices())
+        check_start(again, Choices())
 
 
 def test_beside_it_another_sink_may_still_share_its_target_with_a_new_stream() -> None:
@@ -77,4 +77,4 @@ def test_beside_it_another_sink_may_still_share_its_target_with_a_new_stream() -
         after=EMPTY,
     )
 
-    assert not judge(found, NEW).reincarnate
+    assert not check_start(found, NEW).reincarnate

@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from epochal.txn.errors import JournalLost
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Staged
 from epochal.txn.plan import Decide, Finish, Sweep, held, in_doubt, next_step, sweep
 from epochal.txn.records import GenerationStarted, Prepared
+from epochal.txn.row_digests import RowDigest
 from epochal.txn.states import State
-from epochal.txn.view import View, rows
+from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
 
 AHEAD = 2  # epochs that can be prepared beyond the last committed one
@@ -64,7 +65,7 @@ class JournalMachine(RuleBasedStateMachine):
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
         if epoch <= self.floor or (epoch > self.committed + 1 and not self.prepared(epoch - 1)):
             return  # Spark runs epochs one after the other
-        part: Json = {"handle": Handle(1, {"of": generation}).to_json(), "rows": generation}
+        part = Staged(Handle(1, {"of": generation}), generation)
         created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 
         assert created == ((epoch, generation) not in self.attempts)
@@ -206,7 +207,7 @@ class JournalMachine(RuleBasedStateMachine):
     def check_rows(self, view: View) -> None:
         for epoch, generation in self.attempts:
             if view.state(epoch, generation) is State.PREPARED:
-                assert rows(view.prepared(epoch)[generation]) == {"sink": generation}
+                assert view.prepared(epoch)[generation].sinks["sink"].rows == generation
 
 
 TestJournalMachine = JournalMachine.TestCase
@@ -232,7 +233,7 @@ def test_records_of_our_own_are_not_read_back_but_a_start_is() -> None:
     journal = Journal(files, "journal")
     journal.claim(GenerationStarted(1, "query", base=0))
     journal.read()
-    journal.prepare(Prepared(0, 1, "offsets", {"sink": {}}))
+    journal.prepare(Prepared(0, 1, "offsets", {"sink": Staged(Handle(1, {}), 1)}))
     journal.decide(0, 1)
     journal.finish(0, 1)
     view = journal.read()
@@ -251,3 +252,23 @@ class CountingFiles(MemoryFiles):
     def read(self, path: str) -> bytes:
         self.reads.append(path)
         return super().read(path)
+
+
+def test_of_an_epoch_that_is_done_only_the_counts_stay_in_memory() -> None:
+    journal = Journal(MemoryFiles(), "journal")
+    journal.claim(GenerationStarted(1, "query", base=0))
+    for epoch in range(3):
+        body: dict[str, Json] = {"file": "x" * 1000}
+        staged = Staged(Handle(1, body), 5, changes={f"open {epoch}": "y" * 1000}, digest="x64:0000000000000005")
+        journal.prepare(Prepared(epoch, 1, "offsets", {"sink": staged}))
+        journal.decide(epoch, 1)
+        journal.finish(epoch, 1)
+        journal.read()
+    journal.decide(3, 0)  # any record: the view is made anew from what is in memory
+    view = journal.read()
+
+    assert [view.prepared(epoch)[1].sinks["sink"].changes for epoch in range(3)] == [{}, {}, {}]
+    assert {view.prepared(epoch)[1].sinks["sink"].handle.version for epoch in range(3)} == {0}
+    assert sorted(view.sink_state("sink")) == ["open 0", "open 1", "open 2"]
+    assert view.totals(through=2).sinks["sink"][0].given == RowDigest(15, "x64:000000000000000f")
+    assert view.sink_state("sink") == Journal(journal._files, "journal").read().sink_state("sink")

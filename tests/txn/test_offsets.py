@@ -7,9 +7,10 @@ import logging
 
 import pytest
 
-from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import OffsetsChanged, Rewound
-from epochal.txn.guard import Choices, judge
+from epochal.txn.guard import Choices, check_start
 from epochal.txn.offsets import Digest, Match, compare, why_not_provable
 from epochal.txn.plan import choose
 from epochal.txn.records import GenerationStarted, Prepared
@@ -81,10 +82,10 @@ def test_adopt_is_offered_only_where_it_can_be_proven() -> None:
     older = evidence(journal(0), memory(2, recent=OLD), committed=0)
 
     with pytest.raises(Rewound, match="adopt='7c8d2a4e@2'"):
-        judge(known, Choices())
+        check_start(known, Choices())
     for found in (socket, older):
         with pytest.raises(Rewound, match="adopt= is not offered: nothing would prove that epoch 1 comes back") as told:
-            judge(found, Choices(adopt=frozenset({"7c8d2a4e@2"})))
+            check_start(found, Choices(adopt=frozenset({"7c8d2a4e@2"})))
         assert "adopt='" not in str(told.value)
         assert "new='7c8d2a4e@2'" in str(told.value)
 
@@ -134,7 +135,7 @@ def test_an_adopted_epoch_that_comes_back_from_the_same_files_is_skipped(stream:
     stream.rewind(keep=0)
     plan(stream, 1, counter=1, file="b")
 
-    assert stream.start(adopt=f"{TAG}@1").run(1, ["b"]) is Ran.SKIPPED
+    assert stream.start(adopt=f"{TAG}@1").run(1, ["b"]) is BatchOutcome.SKIPPED
 
 
 def test_an_eager_epoch_that_comes_back_from_other_files_is_refused(stream: Stream) -> None:
@@ -165,7 +166,7 @@ def test_a_record_of_an_older_epochal_is_believed_with_a_warning(
     again.begin()
 
     with caplog.at_level(logging.WARNING, logger="epochal"):
-        assert again.run(0, ["a"]) is Ran.SKIPPED
+        assert again.run(0, ["a"]) is BatchOutcome.SKIPPED
     assert "older epochal" in caplog.text
 
 

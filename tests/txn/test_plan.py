@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from epochal.txn.errors import DataLost, JournalCorrupt, JournalLost, OffsetsChanged
-from epochal.txn.model import NO_EPOCH, Attempt, Handle
+from epochal.txn.model import NO_EPOCH, Attempt, Handle, Staged
 from epochal.txn.plan import Decide, Finish, Sweep, choose, held, in_doubt, lowest_open, next_step, sweep
 from epochal.txn.records import NOBODY, Decided, Done, GenerationStarted, Prepared, Record, Roll, Rolled, Seal, Snapshot
 from epochal.txn.view import KEEP_GENERATIONS, View, fold
@@ -13,8 +13,7 @@ OLD = "offsets as they were"
 
 
 def prepared(epoch: int, generation: int, offsets: str = NOW) -> Prepared:
-    handle = Handle(1, {"from": generation}).to_json()
-    return Prepared(epoch, generation, offsets, {"sink": {"handle": handle, "rows": 1}})
+    return Prepared(epoch, generation, offsets, {"sink": Staged(Handle(1, {"from": generation}), 1)})
 
 
 def view(*records: Record, base: int = 0) -> View:
@@ -163,8 +162,8 @@ def test_what_may_be_done_with_a_leftover(records: list[Record], generation: int
 
 
 def roll(generation: int, number: int, *, by: int = 0, after: int = 0) -> Roll:
-    handle = Handle(1, {"from": generation}).to_json()
-    return Roll(generation, number, by or generation, after, {} if by else {"sink": {"handle": handle, "rows": 0}})
+    staged = {} if by else {"sink": Staged(Handle(1, {"from": generation}), 0)}
+    return Roll(generation, number, by or generation, after, staged)
 
 
 STARTED = [GenerationStarted(number, "query", base=0) for number in (1, 2, 3)]

@@ -7,7 +7,7 @@ import pytest
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Handle, Json, Staged
+from epochal.txn.model import Attempt, Description, Handle, Json, Staged, canonical
 from epochal.txn.records import (
     Decided,
     Done,
@@ -18,13 +18,13 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
-    canonical,
     decode,
     encode,
     epoch_of_name,
     is_record_name,
-    staged_to_json,
 )
+from epochal.txn.row_digests import RowDigest
+from epochal.txn.totals import EpochSpan, Totals
 from tests.txn.memory import MemoryFiles
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,7 +38,7 @@ RECORDS: tuple[Record, ...] = (
         base=40,
         incarnation=2,
         commit="eager",
-        sinks={"files": {"type": "files", "target": "archive/orders"}},
+        sinks={"files": Description({"type": "files", "target": "archive/orders"})},
         adopted={"files": 39},
         driver={"host": "host", "pid": 4711, "epochal": "0.1.0"},
         at=AT,
@@ -47,7 +47,7 @@ RECORDS: tuple[Record, ...] = (
         epoch=42,
         generation=3,
         offsets="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        sinks={"files": {"handle": {"version": 1, "body": {"bytes": 1234567890, "ö": [None, True, 1.5]}}, "rows": 3}},
+        sinks={"files": Staged(Handle(1, {"bytes": 1234567890, "ö": [None, True, 1.5]}), 3)},
         at=AT,
     ),
     Seal(epoch=42, generation=2, by=3, at=AT),
@@ -59,11 +59,11 @@ RECORDS: tuple[Record, ...] = (
         by=3,
         after=42,
         sinks={
-            "files": {
-                "handle": {"version": 2, "body": {"spent": ["open/000000000041"]}},
-                "rows": 0,
-                "changes": {"000000000041 day=1/": None, "target": "archive/orders"},
-            }
+            "files": Staged(
+                Handle(2, {"spent": ["open/000000000041"]}),
+                0,
+                changes={"000000000041 day=1/": None, "target": "archive/orders"},
+            )
         },
         at=AT,
     ),
@@ -73,21 +73,7 @@ RECORDS: tuple[Record, ...] = (
     Snapshot(
         through=42,
         at=AT,
-        totals={
-            "from": 40,
-            "sinks": {
-                "files": [
-                    {
-                        "target": "archive/orders",
-                        "from": 40,
-                        "through": 42,
-                        "epochs": 3,
-                        "rows": 9,
-                        "digest": "x64:0123456789abcdef",
-                    }
-                ]
-            },
-        },
+        totals=Totals(40, {"files": (EpochSpan("archive/orders", 40, 42, 3, RowDigest(9, "x64:0123456789abcdef")),)}),
     ),
 )
 
@@ -189,8 +175,9 @@ def test_a_snapshot_of_a_stream_without_open_parts_is_spelled_as_ever() -> None:
 def test_a_digest_is_spelled_only_where_one_was_taken() -> None:
     handle = Handle(1, {})
 
-    assert staged_to_json(Staged(handle, 3, digest="x64:0123456789abcdef"))["digest"] == "x64:0123456789abcdef"
-    assert "digest" not in staged_to_json(Staged(handle, 3))
+    with_digest = Prepared(0, 1, "", {"sink": Staged(handle, 3, digest="x64:0123456789abcdef")})
+    assert b'"digest":"x64:0123456789abcdef"' in encode(with_digest)
+    assert b"digest" not in encode(Prepared(0, 1, "", {"sink": Staged(handle, 3)}))
 
 
 def test_prepared_and_seal_compete_for_one_name() -> None:

@@ -14,9 +14,9 @@ from epochal.testing.contract import claim_for
 from epochal.txn import failpoints, rolls
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused, Rewound
-from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
+from epochal.txn.model import Attempt, Handle, Json, Outcome, RollRequest, Staged
 from epochal.txn.records import Roll
-from epochal.txn.recovery import Recovery, Sinks, open_parts, roll_all
+from epochal.txn.recovery import Recovery, Sinks, open_rows, roll_all
 from epochal.txn.view import KEEP_GENERATIONS
 from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
@@ -74,7 +74,7 @@ class Scene(Stream):
 
     def recovery(self) -> Recovery:
         checkpoint = SparkCheckpoint(self.files, self.path)
-        return Recovery(journals=self.journal, checkpoint=checkpoint, sinks=self.sinks(), told=lambda *_: None)
+        return Recovery(journals=self.journal, checkpoint=checkpoint, sinks=self.sinks(), on_commit=lambda *_: None)
 
     def roll_all(self) -> int:
         """`epochal roll`, up to the record."""
@@ -100,7 +100,7 @@ def die() -> None:
 
 
 def kept(scene: Scene) -> list[str]:
-    return sorted(key for key in scene.journal().read().kept("sink") if key != "target")
+    return sorted(key for key in scene.journal().read().sink_state("sink") if key != "target")
 
 
 # What is open, and what a roll shows.
@@ -290,9 +290,9 @@ class Away(Keeping):
         self._may_fail("commit", attempt)
         return super().commit(attempt, handle)
 
-    def roll(self, attempt: Attempt, *, every: bool) -> Staged | None:
-        staged = super().roll(attempt, every=every)
-        self._may_fail("roll", attempt)
+    def roll(self, request: RollRequest) -> Staged | None:
+        staged = super().roll(request)
+        self._may_fail("roll", request.attempt)
         return staged
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
@@ -414,8 +414,9 @@ def test_a_roll_that_had_not_staged_when_a_newer_start_swept_is_sealed_too(scene
 class Undescribed(Keeping):
     """A sink that does not say that it keeps parts open."""
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "keeps_open": False}
+    @property
+    def opens(self) -> bool:
+        return False
 
 
 def test_a_roll_of_a_sink_that_does_not_say_so_is_sealed_too_once_something_is_open(scene: Scene) -> None:
@@ -434,13 +435,13 @@ def test_a_roll_of_a_sink_that_does_not_say_so_is_sealed_too_once_something_is_o
 def test_epochal_roll_shows_all_that_is_open_and_stops_the_driver(scene: Scene) -> None:
     driver = scene.start()
     scene.run(driver, 0, 1)
-    before = open_parts(scene.journal().read(), scene.sinks())
+    before = open_rows(scene.journal().read(), scene.sinks())
     scene.roll_all()
     scene.recover()
 
-    assert [(sink, part.pieces) for sink, part in before] == [("sink", 2)]
+    assert [(sink, part.chunks) for sink, part in before] == [("sink", 2)]
     assert scene.rows() == [0, 1]
-    assert open_parts(scene.journal().read(), scene.sinks()) == []
+    assert open_rows(scene.journal().read(), scene.sinks()) == []
     scene.plan(2)
     with pytest.raises(FencedOut):
         driver.run(2, [2])
@@ -635,9 +636,8 @@ def test_what_is_open_is_folded_up_to_the_snapshot_and_not_beyond(scene: Scene) 
     scene.run(driver, 1)
     view = scene.journal().read()
 
-    assert view.kept("sink", through=0) == {}
-    assert view.kept("sink", through=1) == view.kept("sink") != {}
-    assert view.all_kept(through=0) == {}
+    assert view.sink_state("sink", through=0) == {}
+    assert view.sink_state("sink", through=1) == view.sink_state("sink") != {}
 
 
 def test_a_generation_whose_rolls_are_not_sealed_outlives_a_purge_that_slept(scene: Scene) -> None:
@@ -800,7 +800,7 @@ def test_a_listing_that_misses_a_new_snapshot_is_made_again(fresh: bool) -> None
     scene.journal().compact(scene.journal().read(), retain=1, slack=0)
     files.missing = frozenset({"s000000000008.json"})
 
-    assert len(journal.read().kept("sink")) == 10 + 1
+    assert len(journal.read().sink_state("sink")) == 10 + 1
 
 
 def test_a_listing_that_shows_a_roll_without_its_start_is_made_again() -> None:
@@ -812,7 +812,7 @@ def test_a_listing_that_shows_a_roll_without_its_start_is_made_again() -> None:
     driver.roll(every=True)
     files.missing = frozenset({"g000001.json"})
 
-    assert scene.journal().read().kept("sink") == {}
+    assert scene.journal().read().sink_state("sink") == {}
 
 
 # Two drivers with different offsets.
@@ -853,7 +853,7 @@ def rewound(scene: Scene, *, most: int = 1000) -> Coordinator[Rows]:
 
 def closed_parts(scene: Scene) -> list[str]:
     """What the first incarnation still has open."""
-    return sorted(key for key in scene.journal(1).read().kept("sink") if key != "target")
+    return sorted(key for key in scene.journal(1).read().sink_state("sink") if key != "target")
 
 
 def test_new_shows_what_the_old_stream_left_open(scene: Scene) -> None:

@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 
 from epochal.testing import DirectoryParticipant
-from epochal.txn.coordinator import Coordinator, Ran
+from epochal.txn.batches import BatchOutcome
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import DataLost, EpochalError, FencedOut, NotSettled, SettlingFailed, StoreAway
-from epochal.txn.model import Attempt, Handle, Json, Outcome, Staged
+from epochal.txn.model import Attempt, Batch, Handle, Json, Outcome, Staged
 from epochal.txn.settler import Backoff, Settler
 from epochal.txn.view import View
 from tests.txn.keeping import Keeping
@@ -58,11 +59,11 @@ class Flaky(DirectoryParticipant):
         self.committed = threading.Event()
         self.away = 0  # how often staging finds the store away
 
-    def stage(self, attempt: Attempt, rows: Sequence[Json], *, offsets: str) -> Staged:
+    def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
         if self.away > 0:
             self.away -= 1
             raise StoreAway("nobody answers")
-        return super().stage(attempt, rows, offsets=offsets)
+        return super().stage(batch)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if self.fails > 0:
@@ -102,7 +103,7 @@ class Rig:
         self.coordinator.run(epoch, [epoch])
         self.stream.commit(epoch)
 
-    def run(self, epoch: int) -> Ran:
+    def run(self, epoch: int) -> BatchOutcome:
         self.stream.plan(epoch)
         return self.settler.run(epoch, [epoch])
 
@@ -160,7 +161,7 @@ def test_the_stream_is_held_while_a_store_is_away_for_staging(caplog: pytest.Log
     with caplog.at_level(logging.WARNING, logger="epochal"):
         ran = rig.run(1)
 
-    assert ran is Ran.STAGED
+    assert ran is BatchOutcome.STAGED
     assert rig.time.waits == [Backoff().after(n) for n in (1, 2, 3)]
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "commit held, the store does not answer",
@@ -280,7 +281,7 @@ def test_a_journal_that_goes_away_between_epochs_holds_the_stream(monkeypatch: p
     rig.settler.settle()
     take_journal_away(rig, monkeypatch, looks=3)
 
-    assert rig.run(1) is Ran.STAGED
+    assert rig.run(1) is BatchOutcome.STAGED
     assert rig.time.waits == [0.1, 0.2, 0.4]
 
 
@@ -288,7 +289,7 @@ def test_a_journal_that_cannot_be_read_holds_the_stream(monkeypatch: pytest.Monk
     rig = Rig(fails=0)
     take_journal_away(rig, monkeypatch, looks=6)
 
-    assert rig.run(1) is Ran.STAGED
+    assert rig.run(1) is BatchOutcome.STAGED
     assert len(rig.time.waits) == 3  # each round reads it twice: to settle, and to count
     assert rig.rows() == [0]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from epochal.sinks.files.compaction.formats import Format, format_of
+from epochal.sinks.files.compaction.joinable import Format, format_of
 from epochal.sinks.files.layout import ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
 

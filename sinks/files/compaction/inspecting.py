@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from epochal.sinks import hadoop_errors
 from epochal.sinks.files.compaction.choosing import Unfit
-from epochal.sinks.files.joining import spark_path
+from epochal.sinks.storage import hadoop_errors
+from epochal.sinks.storage.paths import spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from epochal.sinks.files import avro, joining
 from epochal.sinks.files.compaction.choosing import Group, LiveFile, Unfit
-from epochal.sinks.files.compaction.formats import BY_BLOCKS, BY_BYTES, Format
 from epochal.sinks.files.compaction.inspecting import Facts, Inspector
+from epochal.sinks.files.compaction.joinable import BY_BLOCKS, BY_BYTES, Format
+from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.layout import Layout, ending_of
-from epochal.sinks.hadoop import session_for
+from epochal.sinks.storage.hadoop import session_for
+from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
 from epochal.txn.files import Entry, JoiningFiles, join
@@ -113,8 +114,8 @@ class Joiners:
     def _join_blocks(self, group: Group, folder: str, name: str) -> Staged:
         """Avro's blocks go from file to file as they are, under the same schema and codec."""
         failpoints.hit("before-compact-stage")
-        sources = [joining.spark_path(self._path(file)) for file in group.files]
-        avro.Joiner(self._session()).join(joining.spark_path(join(folder, name)), sources)
+        sources = [spark_path(self._path(file)) for file in group.files]
+        avro.Joiner(self._session()).join(spark_path(join(folder, name)), sources)
         failpoints.hit("after-compact-stage")
         return self._synced(folder, name)
 

@@ -8,23 +8,20 @@ name                           record
 ``000000000003.removed.json``  the files that were replaced are gone
 =============================  ====================================================================
 
-Each is spelled as the journal's are, ``{"check": sha256, "record": {...}}``; what is not byte for byte what it would be
-written as is an error that names the file.
+Each is written as the journal's are (`epochal.txn.codec`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from epochal.sinks.files.layout import Layout, visible
+from epochal.txn import codec
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import TEMPORARY, Files, join
 from epochal.txn.model import Json
-from epochal.txn.records import canonical
 
 FORMAT = 1
 PLAN, DONE, REMOVED = "plan", "done", "removed"
@@ -122,12 +119,12 @@ def create(files: Files, layout: Layout, record: Plan | Done) -> bool:
     if isinstance(record, Plan):
         told |= {"staging": record.staging, "grace": record.grace}
     kind = PLAN if isinstance(record, Plan) else DONE
-    return files.create(path_of(layout, record.number, kind), _spell({**_head(record.number, kind), **told}))
+    return files.create(path_of(layout, record.number, kind), codec.to_bytes({**_head(record.number, kind), **told}))
 
 
 def create_removed(files: Files, layout: Layout, number: int) -> None:
     """Write that nothing of a compaction is left to do."""
-    files.create(path_of(layout, number, REMOVED), _spell(_head(number, REMOVED)))
+    files.create(path_of(layout, number, REMOVED), codec.to_bytes(_head(number, REMOVED)))
 
 
 def _head(number: int, kind: str) -> dict[str, Json]:
@@ -140,27 +137,10 @@ def _read(files: Files, layout: Layout, number: int, kind: str) -> tuple[dict[st
         data = files.read(path)
     except FileNotFoundError:
         raise JournalCorrupt(f"{path}: missing, and later compactions build on it; restore it from a copy") from None
-    try:
-        inner = json.loads(data)["record"]
-        version = inner["format"]
-        spelled = _spell(inner)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise JournalCorrupt(f"{path}: torn or foreign ({len(data)} bytes); restore it from a copy") from None
-    if spelled != data:
-        raise JournalCorrupt(f"{path}: its checksum does not match its content; restore it from a copy")
-    if version != FORMAT:
-        raise JournalCorrupt(
-            f"{path}: written in format {version}, this epochal reads format {FORMAT}; run the newer epochal that "
-            "wrote it"
-        )
+    inner = codec.from_bytes(path, data, version=FORMAT)
     if (inner.get("kind"), inner.get("number")) != (kind, number):
         raise JournalCorrupt(f"{path}: holds another record; it was copied or renamed by hand, move it away")
     return inner, path
-
-
-def _spell(inner: dict[str, Json]) -> bytes:
-    check = hashlib.sha256(canonical(inner)).hexdigest()
-    return canonical({"check": check, "record": inner}) + b"\n"
 
 
 def _to_json(joined: Joined) -> dict[str, Json]:

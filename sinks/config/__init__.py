@@ -1,0 +1,1 @@
+"""Options: how they are checked, and how texts become numbers, sizes and times."""

@@ -1,0 +1,82 @@
+"""Checking options: all faults in one error, with the nearest right name for a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from epochal.txn.errors import OptionError
+
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+class Faults:
+    """Collects what is wrong with an object's options, and raises it at once."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._faults: list[str] = []
+
+    def add(self, fault: str) -> None:
+        self._faults.append(fault)
+
+    def check(self, holds: bool, fault: str) -> bool:
+        """Note a fault unless something holds."""
+        if not holds:
+            self.add(fault)
+        return holds
+
+    def one_of(self, option: str, value: object, allowed: Iterable[str]) -> None:
+        """Note a fault unless the value is one of those allowed."""
+        names = list(allowed)
+        if value not in names:
+            self.add(f"{option}={value!r}: must be one of {', '.join(map(repr, names))}{nearest(str(value), names)}")
+
+    def above_zero(self, option: str, value: object) -> None:
+        """Note a fault unless the value is a whole number above 0."""
+        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        self.check(whole, f"{option}={value!r}: a number above 0")
+
+    def sink_name(self, value: object) -> None:
+        """Note a fault unless the value can name a sink in journals, settings and logs."""
+        good = isinstance(value, str) and _NAME.fullmatch(value) is not None
+        self.check(good, f"name={value!r}: a letter, then up to 63 letters, digits, '_', '.' or '-'")
+
+    def column_names(self, option: str, given: object) -> tuple[str, ...]:
+        """A list of different column names; a fault is noted if it is anything else."""
+        names: tuple[object, ...] = ()
+        if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            names = tuple(given)
+        found = tuple(name for name in names if isinstance(name, str) and name)
+        if len(found) != len(names) or (given and not names):
+            self.add(f"{option}={given!r}: a list of column names")
+        self.check(len(set(found)) == len(found), f"{option}={list(found)!r}: names a column twice")
+        return found
+
+    def parsed(self, option: str, value: object, parse: Callable[[object], T]) -> T | None:
+        """What a text stands for, None for None; a fault is noted if it stands for nothing."""
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as fault:
+            self.add(f"{option}={value!r}: {fault}")
+            return None
+
+    def done(self) -> None:
+        """Raise what was found."""
+        if self._faults:
+            raise OptionError(self._what, self._faults)
+
+
+def nearest(wrong: str, right: Iterable[str]) -> str:
+    """A hint for a misspelt name, or nothing.
+
+    >>> nearest("parqet", ["parquet", "orc"])
+    "; did you mean 'parquet'?"
+    """
+    found = difflib.get_close_matches(wrong, list(right), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,41 @@
+"""Options as texts, the way Spark's settings carry them."""
+
+from __future__ import annotations
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_bool(text: str) -> bool:
+    """A truth value.
+
+    >>> parse_bool("True")
+    True
+    """
+    if text.strip().lower() not in _BOOLEANS:
+        raise ValueError("must be true or false")
+    return _BOOLEANS[text.strip().lower()]
+
+
+def parse_int(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def parse_seconds(text: str) -> float:
+    """A number of seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+
+
+def parse_names(text: str) -> list[str]:
+    """Names with commas between them.
+
+    >>> parse_names("order_id, day")
+    ['order_id', 'day']
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,1 @@
+"""Is a table what the journal says?"""

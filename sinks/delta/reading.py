@@ -1,0 +1,34 @@
+"""From an epoch to the version of the table that it made."""
+
+from __future__ import annotations
+
+from epochal.sinks.delta.commit import Committer
+from epochal.sinks.delta.layout import Layout
+from epochal.sinks.delta.table.landed import landed
+from epochal.sinks.storage.hadoop import resolve
+from epochal.txn.errors import Refused
+
+
+def epoch_version(table: str, lineage: str, epoch: int) -> int:
+    """The version of a Delta table that an epoch of a stream made, for time travel to it::
+
+        version = epochal.epoch_version("lake/orders", query.id, 41)
+        spark.read.format("delta").option("versionAsOf", version).load("lake/orders")
+
+    `lineage` is the query's id, or enough of its beginning to tell it apart.
+    """
+    files, target = resolve(table)
+    found, state = Committer("delta", files, Layout(target)).table()
+    if state is None:
+        raise Refused(f"{target} is not a Delta table")
+    versions = {
+        e.lineage: e.version for e in landed(found.commits()) if e.epoch == epoch and e.lineage.startswith(lineage)
+    }
+    if len(versions) == 1:
+        return next(iter(versions.values()))
+    if not versions:
+        raise Refused(
+            f"{target}: its history has no epoch {epoch} of {lineage!r}. It was never committed, or is older than "
+            "delta.logRetentionDuration"
+        )
+    raise Refused(f"{target}: several streams begin with {lineage!r}: {', '.join(sorted(versions))}")

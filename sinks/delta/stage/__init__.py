@@ -1,0 +1,1 @@
+"""Phase one: an epoch's files are written where no log entry names them."""

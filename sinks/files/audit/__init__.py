@@ -1,0 +1,1 @@
+"""Is a target what its manifests and the journal say?"""

@@ -1,0 +1,161 @@
+"""Makes one file of the pieces of a closed part.
+
+Row formats are joined by their bytes: without a copy where the file system can (HDFS concat, when the epoch commits),
+by a copy into the staging area elsewhere. Avro files are always copied, block by block (`avro`), large Parquet and ORC
+files by their row groups (`columnar`). Of small ones Spark reads the rows and writes one well-formed file, while the
+epoch is staged. Either way what commit shows is a rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from epochal.sinks.files.formats import avro
+from epochal.sinks.spark import write_counts
+from epochal.sinks.spark.sessions import for_many_files, set_for
+from epochal.sinks.spark.write_counts import WriteCounts
+from epochal.sinks.storage.paths import spark_path
+from epochal.txn.files import Files, join
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
+
+BY_BYTES = ("json", "csv", "text")
+BY_BLOCKS = ("avro",)
+MERGED = ("parquet", "orc")
+BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # what is one stream after another is a stream
+GROUP = "_epochal_group"
+# Names are names, whatever characters are in them (Spark's own switch). And whatever the session allows elsewhere, a
+# file that cannot be read is an error, not a file without rows.
+STRICT = {"__globPaths__": "false", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+
+
+def shape_of(frame: DataFrame, format_: str, options: dict[str, str]) -> str:
+    """Pieces of the same shape fit into one file.
+
+    Digested, because a schema may be long and an option may be a secret.
+    """
+    facts = options if format_ != "avro" else options | avro.head_of(frame.sparkSession)
+    told = "\n".join([frame.schema.json(), *(f"{key}={facts[key]}" for key in sorted(facts))])
+    return f"{format_} {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def format_of(shape: str) -> str:
+    """The format of pieces of a shape."""
+    return shape.partition(" ")[0]
+
+
+def source_of(format_: str) -> str:
+    """The name by which Spark finds a format's reader and writer."""
+    return avro.SOURCE if format_ == "avro" else format_
+
+
+def header_of(frame: DataFrame, writer: Callable[[DataFrame], DataFrameWriter], files: Files, folder: str) -> bytes:
+    """What Spark writes at the head of each file of this frame: a file without rows has nothing else."""
+    empty = frame.sparkSession.createDataFrame([], frame.schema).coalesce(1)
+    writer(empty).option("header", "true").save(spark_path(folder))
+    names = [entry.name for entry in files.walk(folder) if not entry.name.startswith(("_", "."))]
+    found = b"".join(files.read(join(folder, name)) for name in names)
+    files.delete(folder)
+    return found
+
+
+def merge(
+    spark: SparkSession,
+    format_: str,
+    groups: Sequence[Sequence[str]],
+    writer: Callable[[DataFrame], DataFrameWriter],
+    folder: str,
+    schema: StructType | None = None,
+    *,
+    published: bool = False,
+) -> WriteCounts:
+    """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are.
+
+    What Spark says of the write comes back. Without a `schema` Spark asks the files, which is a job of its own. Pieces
+    are known by where they lie in the staging area, `published` files by their names, of which no two may be equal.
+    """
+    with set_for(spark, for_many_files(spark)):
+        return _merge(spark, format_, groups, writer, folder, schema, published=published)
+
+
+def _merge(
+    spark: SparkSession,
+    format_: str,
+    groups: Sequence[Sequence[str]],
+    writer: Callable[[DataFrame], DataFrameWriter],
+    folder: str,
+    schema: StructType | None,
+    *,
+    published: bool,
+) -> WriteCounts:
+    paths = [spark_path(path) for group in groups for path in group]
+    reader = spark.read.options(**STRICT).format(format_)
+    frame = (reader if schema is None else reader.schema(schema)).load(paths)
+    if len(groups) == 1:
+        place = spark_path(join(folder, f"{GROUP}=0"))
+        return write_counts.counted(spark, place, lambda: writer(frame.coalesce(1)).save(place))
+    tail = name_of if published else _tail
+    numbered = [(tail(path), number) for number, group in enumerate(groups) for path in group]
+    known: Any = spark.createDataFrame(numbered, f"_epochal_piece string, {GROUP} int")
+    from pyspark.sql import functions as f
+
+    columns = frame.columns
+    located = frame.withColumn("_epochal_piece", _name_column(frame) if published else _tail_column(frame))
+    tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
+    whole = (
+        located.join(f.broadcast(known), "_epochal_piece").select(*_quoted(columns), GROUP).repartition(tasks, GROUP)
+    )
+    place = spark_path(folder)
+    return write_counts.counted(spark, place, lambda: writer(whole).partitionBy(GROUP).save(place))
+
+
+def rows_of(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[int]:
+    """How many rows each file has; in text formats, lines."""
+    from pyspark.sql import types as t
+
+    if not paths:
+        return []
+    reader = spark.read.options(**STRICT).format("text" if format_ in BY_BYTES else source_of(format_))
+    if format_ == "avro":  # none of its columns are needed, and Spark can write schemas that it cannot read
+        reader = reader.schema(t.StructType())
+    with set_for(spark, for_many_files(spark)):
+        frame = reader.load([spark_path(path) for path in paths])
+        counted = frame.groupBy(_tail_column(frame).alias("piece")).count().collect()
+    found = {row["piece"]: int(row["count"]) for row in counted}
+    return [found.get(_tail(path), 0) for path in paths]
+
+
+def name_of(path: str) -> str:
+    """The name of a file, without its folder."""
+    return path.rpartition("/")[2]
+
+
+def _tail(path: str) -> str:
+    """The end of a piece's path, which tells it from all others: folder of the epoch, bucket and name."""
+    return path[path.index("/_epochal/") :]
+
+
+def _name_column(frame: DataFrame) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.regexp_extract(_path_column(frame), "([^/]+)$", 1)
+
+
+def _path_column(frame: DataFrame) -> Column:
+    return frame.metadataColumn("_metadata")["file_path"]  # this way it may have a column of that name too
+
+
+def _tail_column(frame: DataFrame) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.regexp_extract(_path_column(frame), "(/_epochal/(?:open|staged)/[^/]+/[0-9.r]+(?:-[0-9a-z]+)?/.*)$", 1)
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    from epochal.sinks.spark.values import quoted
+
+    return [quoted(name) for name in names]

@@ -1,0 +1,205 @@
+"""Stages what a closed part becomes: one file, whatever its pieces are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from epochal.sinks.files.formats import avro, joining
+from epochal.sinks.files.formats.columnar import Columnar
+from epochal.sinks.files.handle import Join, Move
+from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
+from epochal.sinks.files.policies import rolling
+from epochal.sinks.files.policies.rolling import Piece, RollPlan
+from epochal.sinks.spark import footers
+from epochal.sinks.storage.paths import spark_path
+from epochal.txn import failpoints
+from epochal.txn.errors import Refused
+from epochal.txn.files import Entry, JoiningFiles, is_local
+from epochal.txn.model import Attempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
+
+
+# Copies go through the driver, one after the other. What an epoch closes beyond this is merged by a job of Spark's, on
+# all its machines.
+COPIED_AT_MOST = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What is to be renamed, what is to be joined first, and which pieces nobody needs after that."""
+
+    moves: tuple[Move, ...]
+    joins: tuple[Join, ...]
+    spent: tuple[str, ...]
+
+
+@dataclass
+class Closer:
+    """Works in the staging area of one attempt; open pieces of earlier epochs are only read."""
+
+    sink: str
+    files: JoiningFiles
+    layout: Layout
+    attempt: Attempt
+    writer: Callable[[DataFrame, str], DataFrameWriter]
+    headers: Mapping[str, bytes]
+    schemas: Mapping[str, StructType]  # by shape, where they are known
+    merge_below: int = rolling.MERGE_BELOW
+    _moves: list[Move] = field(default_factory=list)
+    _joins: list[Join] = field(default_factory=list)
+    _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
+    _names: dict[Piece, str] = field(default_factory=dict)
+    _joiner: avro.Joiner | None = None
+    _columnar: Columnar | None = None
+    _copied: int = 0
+
+    def close(self, plan: RollPlan, fresh: frozenset[Piece], spark: SparkSession | None) -> Closed:
+        """A rename where a part is one file already, else joined in place, copied or merged."""
+        for piece in (piece for part in plan.closed for piece in part):
+            self._names[piece] = f"{DATA}/{piece.name}" if piece in fresh else f"{_folder(piece)}/{piece.name}"
+        self._check_lengths(fresh)
+        by_bytes = any(joining.format_of(part[0].shape) in joining.BY_BYTES for part in plan.closed)
+        in_place = by_bytes and self.files.joins_in_place(self.layout.target)
+        headers = [(number, self.headers.get(part[0].shape)) for number, part in enumerate(plan.closed)]
+        self.files.create_all([(self._path(f"{HEADER}-{number}"), header) for number, header in headers if header])
+        for number, part in enumerate(plan.closed):
+            self._close(number, part, spark, in_place=in_place)
+        for number, (shape, parts) in enumerate(self._to_merge.items()):
+            assert spark is not None  # asked for where something is to be merged
+            self._merge(spark, f"merged-{number}", shape, parts)
+        taken = {move[0] for move in self._moves} | {name for one in self._joins for name, _ in one.sources}
+        unused = {piece: name for piece, name in self._names.items() if name not in taken}
+        # What is in a merged or copied file.
+        self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
+        # What is joined in place leaves its folder by itself, so nothing of it has to go.
+        folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
+        single = {name for piece, name in unused.items() if _folder(piece) not in folders}
+        return Closed(tuple(self._moves), tuple(self._joins), (*sorted(folders), *sorted(single)))
+
+    def _close(self, number: int, part: tuple[Piece, ...], spark: SparkSession | None, *, in_place: bool) -> None:
+        target = f"{part[0].bucket}{part_name(self.attempt, number, part[0].name)}"
+        sources = [(self._names[piece], piece.bytes) for piece in part]
+        header = self.headers.get(part[0].shape)
+        if header:
+            sources.insert(0, (f"{HEADER}-{number}", len(header)))
+        format_ = joining.format_of(part[0].shape)
+        if len(sources) == 1:
+            self._moves.append((sources[0][0], target, sources[0][1]))
+        elif format_ in joining.MERGED:
+            if not (self._is_to_be_copied(part) and self._copy_groups(number, target, part, format_, spark)):
+                self._to_merge.setdefault(part[0].shape, []).append((target, part))
+        elif in_place and format_ in joining.BY_BYTES:
+            self._joins.append(Join(tuple(sources), target))
+        else:
+            staged = f"{JOINED}/{number}"
+            self._moves.append((staged, target, self._copy(staged, sources, format_, spark)))
+
+    def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
+        """Whether a part's pieces are large enough to stay row groups of the file that they become."""
+        size = sum(piece.bytes for piece in part)
+        return size >= self.merge_below * len(part) and self._copied + size <= COPIED_AT_MOST
+
+    def _copy_groups(
+        self, number: int, target: str, part: tuple[Piece, ...], format_: str, spark: SparkSession | None
+    ) -> bool:
+        """Copy the row groups of a part's pieces into one file; False if they are of a kind that has to be merged."""
+        assert spark is not None  # asked for where something is to be merged
+        staged = f"{JOINED}/{number}"
+        self._columnar = self._columnar or Columnar(spark)
+        failpoints.hit("before-copy")
+        length = self._columnar.join(format_, self._path(staged), [self._path(self._names[piece]) for piece in part])
+        if length is None:
+            self.files.delete(self._path(staged))
+            return False
+        self.files.sync_all([self._path(staged)], within=self.layout.target)
+        failpoints.hit("after-copy")
+        self._copied += length
+        self._check_merged(spark, format_, staged, part)
+        self._moves.append((staged, target, length))
+        return True
+
+    def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
+        """Copy the pieces of a part into one file; its length."""
+        path, paths = self._path(staged), [self._path(name) for name, _ in sources]
+        failpoints.hit("before-copy")
+        if format_ in joining.BY_BYTES:
+            self.files.join_copies(path, paths)
+            length = sum(length for _, length in sources)
+        else:
+            assert spark is not None  # asked for where blocks are to be copied
+            self._joiner = self._joiner or avro.Joiner(spark)
+            length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
+        self.files.sync_all([path], within=self.layout.target)
+        failpoints.hit("after-copy")
+        return length
+
+    def _merge(self, spark: SparkSession, folder: str, shape: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
+        format_ = joining.format_of(shape)
+        groups = [[self._path(self._names[piece]) for piece in part] for _, part in parts]
+        failpoints.hit("before-merge")
+        wrote = joining.merge(
+            spark,
+            format_,
+            groups,
+            lambda frame: self.writer(frame, format_),
+            self._path(folder),
+            self.schemas.get(shape),
+        )
+        failpoints.hit("after-merge")
+        found: dict[int, list[Entry]] = {}
+        for entry in self.files.walk(self._path(folder)):
+            group, _, name = entry.name.partition("/")
+            if group.startswith(joining.GROUP) and not name.startswith(("_", ".")):
+                found.setdefault(int(group.partition("=")[2]), []).append(entry)
+        expected = rolling.rows_of(piece for _, part in parts for piece in part)
+        whole = len(found) == len(parts) and wrote.fits(entry.length for group in found.values() for entry in group)
+        if not whole or expected not in (None, wrote.rows):
+            raise Refused(
+                f"sink {self.sink!r}: the {'' if expected is None else f'{expected} '}rows of {len(parts)} parts that "
+                f"Spark merged to {self._path(folder)} are not there, or not all of them. Do the driver and the "
+                "executors see the same file system? Nothing of the epoch was published"
+            )
+        for number, (target, part) in enumerate(parts):
+            (entry,) = found[number]
+            staged = f"{folder}/{entry.name}"
+            self._check_merged(spark, format_, staged, part)
+            self._moves.append((staged, target, entry.length))
+        self.files.sync_all([self._path(move[0]) for move in self._moves[-len(parts) :]], within=self.layout.target)
+
+    def _check_lengths(self, fresh: frozenset[Piece]) -> None:
+        """A piece that is not as its epoch left it must stop the query before something is built on it."""
+        earlier = self._names.keys() - fresh
+        lengths: dict[str, int] = {}
+        for folder in {_folder(piece) for piece in earlier}:  # one listing each: a part may have thousands of pieces
+            lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        for piece in earlier:
+            path = self._path(self._names[piece])
+            found = lengths.get(self._names[piece])
+            if found != piece.bytes:
+                raise Refused(
+                    f"sink {self.sink!r}: {path} holds rows of epoch {piece.epoch} that are not published yet, and "
+                    f"{'is gone' if found is None else f'has {found} bytes'} instead of {piece.bytes}: another program "
+                    "has changed the folder. Put it back from a copy; nothing of this epoch was written"
+                )
+
+    def _check_merged(self, spark: SparkSession, format_: str, staged: str, part: tuple[Piece, ...]) -> None:
+        expected, path = rolling.rows_of(part), self._path(staged)
+        if expected is None or format_ != "parquet" or not is_local(path):
+            return
+        if (found := footers.count_rows(spark, [path])) != expected:
+            raise Refused(
+                f"sink {self.sink!r}: {len(part)} pieces of {expected} rows were merged into {path}, which has "
+                f"{found}. Nothing of the epoch was published"
+            )
+
+    def _path(self, name: str) -> str:
+        return self.layout.source(self.attempt, name)
+
+
+def _folder(piece: Piece) -> str:
+    return f"{OPEN}/{piece.epoch:012d}"

@@ -1,0 +1,60 @@
+"""The pages for people: their links lead somewhere, and so do the commands and tests that they name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" not in link and (not target.exists() or (anchor and anchor not in anchors(target))):
+            broken.append(link)
+
+    assert broken == []
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        links = re.findall(r"\]\(([^)\s#]+\.md)[^)\s]*\)", prose(page))
+        waiting += {(page.parent / link).resolve() for link in links if "://" not in link} - reached
+
+    assert set(PAGES) <= reached
+
+
+def test_every_benchmark_has_its_figures_in_the_docs_with_the_command_that_makes_them() -> None:
+    named = set(re.findall(r"`python -m benchmarks\.(\w+)", (ROOT / "docs" / "benchmarks.md").read_text()))
+    runnable = {
+        file.stem for file in (ROOT / "benchmarks").glob("*.py") if 'if __name__ == "__main__"' in file.read_text()
+    }
+
+    assert named == runnable
+
+
+def test_every_test_that_the_list_of_attacks_names_is_there() -> None:
+    named = set(re.findall(r"`([\w/]+\.(?:py|txt))`", (ROOT / "docs" / "tried.md").read_text()))
+    homes = (ROOT, ROOT / "integration_tests", ROOT / "tests" / "txn")
+
+    assert [name for name in sorted(named) if not any((home / name).exists() for home in homes)] == []
