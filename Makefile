@@ -3,9 +3,8 @@ PYTHON ?=
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
-# Tests that run at a time, one more than two cores: now and then one waits for a server or a time limit. Each of them
-# has a Spark and servers of its own: some 3 GB.
-WORKERS = 3
+# Tests that run at a time. Each of these has a Spark and servers of its own: some 3 GB.
+WORKERS = 2
 
 .PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java
 

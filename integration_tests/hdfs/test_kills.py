@@ -17,7 +17,6 @@ CHAIN = (
     "after-decided",
     "before-rename@2",
     "after-marker@2",
-    "before-manifest@2",
 )
 LONG_CHAIN = (
     "after-generation",

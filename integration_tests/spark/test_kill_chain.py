@@ -66,8 +66,8 @@ LONG_CHAIN = (
     "before-purge",
     "after-purge",
 )
-# Every step of files and of Delta on both sides, and a sample of the protocol's: those are all killed at, for real and
-# by the hundred, in integration_tests/kill_matrix.
+# Every step of files and of Delta on both sides, those that test_rolling_kills.py dies at left out, and a sample of the
+# protocol's: all of those are killed at, for real and by the hundred, in integration_tests/kill_matrix.
 CHAIN = (
     "before-table",
     "after-table",
@@ -77,11 +77,9 @@ CHAIN = (
     "after-prepared",  # leaves a prepared attempt, which the next start's supersedes
     "before-decided",
     "after-decided",
-    "before-rename",
     "after-rename@9",
     "before-marker@2",
     "after-marker@2",
-    "before-manifest@2",
     "after-manifest@2",
     "before-log",
     "after-log",
@@ -114,7 +112,7 @@ LONG_EAGER_CHAIN = (
     "before-done@2",
     "before-snapshot",
 )
-EAGER_CHAIN = ("before-decided@2", "after-decided@2", "after-rename@5", "after-log@2", "after-commit@3")
+EAGER_CHAIN = ("after-decided@2", "after-log@2", "after-commit@3")
 
 HADOOPS = ("--conf", "spark.epochal.localDisk=false")
 
