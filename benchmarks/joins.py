@@ -24,8 +24,8 @@ from epochal.sinks.files.handle import Join, Work
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.storage.hadoop import HadoopFiles
+from epochal.sinks.storage.sink_files import OneByOne, SinkFiles
 from epochal.testing import servers
-from epochal.txn.files import JoiningFiles, OneByOne
 from epochal.txn.model import Attempt
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Bench:
         self._messages = Messages(spark)
         self.messages: dict[str, list[int]] = {}
 
-    def run(self, name: str, files: JoiningFiles) -> float:
+    def run(self, name: str, files: SinkFiles) -> float:
         """The seconds that a commit takes."""
         layout = Layout(f"{self._root}/{next(self._runs)}")
         attempt = Attempt(LINEAGE, self._pieces, 1)
@@ -106,7 +106,7 @@ def main() -> None:
         settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
         spark = session("joins", master="local[2]", conf=settings)
         bench = Bench(spark, f"{cluster.uri}/joins", args.parts, args.pieces)
-        kinds: dict[str, JoiningFiles] = {PEER: InTurn(spark), "side by side": HadoopFiles(spark)}
+        kinds: dict[str, SinkFiles] = {PEER: InTurn(spark), "side by side": HadoopFiles(spark)}
         title = f"{args.parts} parts of {args.pieces} pieces closed at once, hdfs, {args.rounds} rounds"
         note(title)
         figures = race({n: partial(bench.run, n, f) for n, f in kinds.items()}, peer=PEER, rounds=args.rounds)

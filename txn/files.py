@@ -8,22 +8,18 @@ have both succeeded.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from epochal.txn.errors import JournalCorrupt
 
 TEMPORARY = ".epochal-tmp-"
-MANY = 100
-
-Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that another process has done, or undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,89 +66,6 @@ class Files(Protocol):
 
     def sync(self, path: str) -> None:
         """Bring a file that another process wrote to stable storage."""
-
-
-class JoiningFiles(Files, Protocol):
-    """What sinks need besides: moving folders and joining files."""
-
-    def move_folder(self, source: str, target: str) -> None:
-        """Move a folder to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
-
-    def joins_in_place(self, folder: str) -> bool:
-        """Whether `join_in_place` works for files below a folder."""
-
-    def join_in_place(self, path: str, others: Sequence[str]) -> None:
-        """Append other files to one, atomically and without copying; the others no longer exist then."""
-
-    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
-        """`sync` for many files and all their parent folders up to `within`, inclusive.
-
-        Without the folders, a power cut may lose the name of a file although its content was synced.
-        """
-
-    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
-        """Create a file from the contents of others, durably. A crash may leave a part of it.
-
-        `skip` is the number of bytes to leave out at the beginning of all but the first.
-        """
-
-    def head(self, path: str, size: int) -> bytes:
-        """The first `size` bytes of a file, or all if it has fewer."""
-
-    # The same for many files, in one request where there is a server, in parallel and in no order. An error other than
-    # a `Miss` is raised and names the file; some of the steps are done then, and none is still running.
-
-    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
-        """`create` for many paths; files that exist are not changed."""
-
-    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
-        """`length` for each of many paths."""
-
-    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
-        """`rename` for many pairs; returns for each None, or the error if it was not possible."""
-
-    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
-        """`join_in_place` for many groups of files, the first of each with the others; returns as `rename_all`."""
-
-    def make_folders(self, paths: Sequence[str]) -> None:
-        """`make_folder` for many paths."""
-
-    def delete_all(self, paths: Sequence[str]) -> None:
-        """`delete` for many paths."""
-
-
-def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
-    """The error of a step that was not possible, as `JoiningFiles.rename_all` returns it; other errors are raised."""
-    try:
-        act(*arguments)
-    except (FileNotFoundError, FileExistsError) as miss:
-        return miss
-    return None
-
-
-class OneByOne:
-    """The operations on many files, one after the other, for file systems where a batch gains nothing."""
-
-    def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
-        for path, data in contents:
-            self.create(path, data, durable=durable)
-
-    def lengths(self: Files, paths: Sequence[str]) -> Sequence[int | None]:
-        return [self.length(path) for path in paths]
-
-    def rename_all(self: Files, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
-        return [missed(self.rename, *move) for move in moves]
-
-    def join_all_in_place(self: JoiningFiles, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
-        return [missed(self.join_in_place, group[0], group[1:]) for group in groups]
-
-    def make_folders(self: Files, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.make_folder(path)
-
-    def delete_all(self: Files, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
 
 
 def join(folder: str, *names: str) -> str:
@@ -269,7 +182,7 @@ def temporary_file_vanished(path: str) -> OSError:
     return OSError(f"{path}: the temporary file vanished three times; is another program cleaning {folder}?")
 
 
-class LocalFiles(OneByOne):
+class LocalFiles:
     """Local disks. What must survive a power cut is synced before it gets its name.
 
     Without `sync`, files survive the death of any process but not a power cut.
@@ -277,8 +190,6 @@ class LocalFiles(OneByOne):
 
     def __init__(self, *, sync: bool = True) -> None:
         self._sync = sync
-        self._named: set[tuple[str, int]] = set()  # folders whose names are synced, with their inodes
-        self._synced: dict[str, int] = {}  # folders that were synced, with the time of their last change before it
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         folder, name = os.path.split(path)
@@ -303,7 +214,7 @@ class LocalFiles(OneByOne):
                 continue  # a newer start swept our temporary file: try once more
             _unlink(temporary)
             if self._sync and durable:
-                _sync_folder(folder)
+                sync_folder(folder)
             return True
         raise temporary_file_vanished(path)
 
@@ -356,55 +267,6 @@ class LocalFiles(OneByOne):
             if os.path.isdir(path):
                 self.delete(path)
 
-    def move_folder(self, source: str, target: str) -> None:
-        try:
-            os.rename(source, target)  # replaces only an empty folder
-        except OSError as fault:
-            if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise FileExistsError(target) from None
-            raise
-
-    def joins_in_place(self, folder: str) -> bool:  # noqa: ARG002  # nowhere
-        return False
-
-    def join_in_place(self, path: str, others: Sequence[str]) -> None:  # noqa: ARG002
-        raise OSError(f"{path}: a local file system cannot join files without copying them")
-
-    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as whole:
-            for number, source in enumerate(sources):
-                with open(source, "rb") as part:
-                    part.seek(skip if number else 0)
-                    shutil.copyfileobj(part, whole, 1 << 20)
-            whole.flush()
-            if self._sync:
-                os.fsync(whole.fileno())
-
-    def head(self, path: str, size: int) -> bytes:
-        with open(path, "rb") as file:
-            return file.read(size)
-
-    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
-        if not self._sync:
-            return
-        if len(paths) > MANY:
-            os.sync()  # for thousands of files much faster than one by one
-            return
-        for path in paths:
-            self.sync(path)
-        for folder, entries in _parents(paths, within):
-            names = {(entry, os.stat(entry).st_ino) for entry in entries}
-            changed = os.stat(folder).st_mtime_ns  # a folder that was created again may have the same inode
-            if names <= self._named and self._synced.get(folder) == changed:
-                continue  # the folders of a stream are created once and used in every epoch
-            _sync_folder(folder)
-            if len(self._named) > MANY:
-                self._named.clear()  # bounded, because each epoch also has folders of its own
-                self._synced.clear()
-            self._named |= {name for name in names if os.path.isdir(name[0])}
-            self._synced[folder] = changed
-
     def sync(self, path: str) -> None:
         if not self._sync:
             return
@@ -445,24 +307,11 @@ def _make_folders(path: str, *, sync: bool) -> None:
         folder = os.path.dirname(folder)
     os.makedirs(path, exist_ok=True)
     for made in new if sync else ():
-        _sync_folder(os.path.dirname(made) or ".")
+        sync_folder(os.path.dirname(made) or ".")
 
 
-def _parents(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
-    """All parent folders of some files up to `within`, the deepest first, each with its entries on these paths."""
-    entries: dict[str, set[str]] = {}
-    for path in paths:
-        folder, entry = os.path.dirname(path), path
-        while os.path.commonpath([folder, within]) == within:
-            is_new = folder not in entries
-            entries.setdefault(folder, set()).add(entry)
-            if not is_new:
-                break
-            folder, entry = os.path.dirname(folder), folder
-    return sorted(entries.items(), key=lambda item: (-item[0].count("/"), item[0]))
-
-
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
+    """Bring the names in a local folder to stable storage."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:

@@ -16,7 +16,7 @@ from epochal.cli.text import counted, lasting, paint, size, table
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.storage.hadoop import start_on_demand
-from epochal.txn.files import JoiningFiles
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn.model import Json
 
 SHOWN = 10  # of files that are named one by one
@@ -27,7 +27,7 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
     start_on_demand(start_spark)
     files, target = reach(path)
     compactor = Compactor(
-        cast("JoiningFiles", files),
+        cast("SinkFiles", files),
         Layout(target),
         max_bytes,
         grace=grace,

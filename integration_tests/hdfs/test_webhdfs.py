@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from epochal.sinks.storage.hadoop import HadoopFiles
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.webhdfs import ADDRESS, WebHdfsFiles
 from epochal.testing.servers import HdfsCluster
-from epochal.txn.files import Entry, JoiningFiles
+from epochal.txn.files import Entry
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.audits import audited
 from integration_tests.spark.checks import check_at_the_end
@@ -31,11 +32,11 @@ STRANGE = "kind=b%2F..%2Fc d#1?ü"
 
 
 @pytest.fixture(params=["over HTTP", "through Spark"])
-def files(request: pytest.FixtureRequest, remote: Remote, spark: SparkSession) -> JoiningFiles:
+def files(request: pytest.FixtureRequest, remote: Remote, spark: SparkSession) -> SinkFiles:
     return WebHdfsFiles(remote.cluster.web) if request.param == "over HTTP" else HadoopFiles(spark)
 
 
-def test_a_file_is_made_once_and_read_back(files: JoiningFiles, remote: Remote) -> None:
+def test_a_file_is_made_once_and_read_back(files: SinkFiles, remote: Remote) -> None:
     path = f"{remote.uri}/{STRANGE}/file"
 
     assert files.create(path, b"first")
@@ -46,7 +47,7 @@ def test_a_file_is_made_once_and_read_back(files: JoiningFiles, remote: Remote) 
     assert list(files.walk(remote.uri)) == [Entry(f"{STRANGE}/file", 5, False)]
 
 
-def test_what_is_not_there_is_told(files: JoiningFiles, remote: Remote) -> None:
+def test_what_is_not_there_is_told(files: SinkFiles, remote: Remote) -> None:
     assert files.length(f"{remote.uri}/none") is None
     assert files.names(f"{remote.uri}/none") == ()
     files.delete(f"{remote.uri}/none")
@@ -56,7 +57,7 @@ def test_what_is_not_there_is_told(files: JoiningFiles, remote: Remote) -> None:
         files.rename(f"{remote.uri}/none", f"{remote.uri}/new")
 
 
-def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files: JoiningFiles, remote: Remote) -> None:
+def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files: SinkFiles, remote: Remote) -> None:
     files.create(f"{remote.uri}/one", b"1")
     files.create(f"{remote.uri}/two", b"2")
     files.make_folder(f"{remote.uri}/folder")
@@ -70,7 +71,7 @@ def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files
     assert files.names(f"{remote.uri}/folder") == ()
 
 
-def test_many_files_are_made_asked_for_moved_joined_and_removed_at_once(files: JoiningFiles, remote: Remote) -> None:
+def test_many_files_are_made_asked_for_moved_joined_and_removed_at_once(files: SinkFiles, remote: Remote) -> None:
     def at(*names: str) -> list[str]:
         return [f"{remote.uri}/{STRANGE}/{name}" for name in names]
 
@@ -91,7 +92,7 @@ def test_many_files_are_made_asked_for_moved_joined_and_removed_at_once(files: J
 
 
 def test_of_many_files_those_that_are_missing_or_taken_are_named_and_the_others_done(
-    files: JoiningFiles, remote: Remote
+    files: SinkFiles, remote: Remote
 ) -> None:
     def at(name: str) -> str:
         return f"{remote.uri}/{name}"
@@ -109,7 +110,7 @@ def test_of_many_files_those_that_are_missing_or_taken_are_named_and_the_others_
 
 
 def test_a_fault_among_many_files_is_raised_when_nothing_is_at_work_and_names_its_file(
-    files: JoiningFiles, remote: Remote
+    files: SinkFiles, remote: Remote
 ) -> None:
     sources = [f"{remote.uri}/{number}" for number in range(30)]
     files.create_all([(path, b"1") for path in [*sources, f"{remote.uri}/file"]])

@@ -17,7 +17,7 @@ from epochal.sinks.files.layout import Layout, ending_of
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.files.options import Format
 from epochal.sinks.spark.sessions import set_for
-from epochal.txn.files import LocalFiles
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import rows_in, visible_files, visible_rows
 from integration_tests.spark.epochs import LINEAGE, publish_epochs, publish_frame
@@ -32,7 +32,7 @@ EPOCHS = 4
 
 
 def compact(target: Path, *, header: bool | None = None, max_bytes: int = 1 << 20) -> Report:
-    return Compactor(LocalFiles(), Layout(str(target)), max_bytes, header=header).run()
+    return Compactor(LocalSinkFiles(), Layout(str(target)), max_bytes, header=header).run()
 
 
 def listed_rows(target: Path) -> Counter[Any]:
@@ -213,7 +213,7 @@ def put_avro(spark: SparkSession, target: Path, epoch: int, codec: str) -> None:
     writer.append(record)
     writer.close()
     entry = PublishedEpoch(LINEAGE, epoch, 1, "digest", 1, ((path.name, path.stat().st_size),)).encode()
-    LocalFiles().create(f"{target}/{Layout(str(target)).manifest_name(Attempt(LINEAGE, epoch, 1))}", entry)
+    LocalSinkFiles().create(f"{target}/{Layout(str(target)).manifest_name(Attempt(LINEAGE, epoch, 1))}", entry)
 
 
 def read_avro(spark: SparkSession, target: Path) -> list[str]:

@@ -33,10 +33,11 @@ from epochal.sinks.spark.reasons import reason_of
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import safe_name
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import JoiningFiles, join
+from epochal.txn.files import join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class CassandraSink(CassandraOptions):
         super().__post_init__()
         self._keyspace, self._table = self.names
         self._endpoint = Endpoint.of(self.cluster)
-        self._folders: dict[str, tuple[JoiningFiles, str]] = {}  # a cache: where a folder is
+        self._folders: dict[str, tuple[SinkFiles, str]] = {}  # a cache: where a folder is
         self._stamp = 0  # the latest that this process has seen
 
     @property
@@ -273,7 +274,7 @@ class CassandraSink(CassandraOptions):
             return frames.totalled(frame, table.key, self.total_columns)
         return frame
 
-    def _place(self, scratch: str) -> tuple[JoiningFiles, str]:
+    def _place(self, scratch: str) -> tuple[SinkFiles, str]:
         """Where epochs are staged: where the user says, or in the stream's scratch folder."""
         if self.staging is None and not scratch:
             raise Refused(f"sink {self.name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")

@@ -22,11 +22,12 @@ from epochal.sinks.delta.table.landed import landed
 from epochal.sinks.delta.table.schema import fit, nullable, unmakable
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import Files, JoiningFiles, identity_of, is_local
+from epochal.txn.files import Files, identity_of, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class DeltaSink(DeltaOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._bound: tuple[JoiningFiles, Layout, Committer] | None = None
+        self._bound: tuple[SinkFiles, Layout, Committer] | None = None
 
     @property
     def rolls(self) -> None:
@@ -204,7 +205,7 @@ class DeltaSink(DeltaOptions):
         found = (Attempt.from_key(lineage, name) for name in files.names(layout.staged(lineage)))
         return [attempt for attempt in found if attempt is not None]
 
-    def _place(self) -> tuple[JoiningFiles, Layout, Committer]:
+    def _place(self) -> tuple[SinkFiles, Layout, Committer]:
         """The file system and the full path, found when first needed: only then is there a session."""
         from epochal.sinks.delta.commit import Committer
 

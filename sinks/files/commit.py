@@ -29,9 +29,10 @@ from epochal.sinks.files import manifest
 from epochal.sinks.files.handle import Join, Move, Work
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
+from epochal.sinks.storage.sink_files import Miss, SinkFiles
 from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import DataLost
-from epochal.txn.files import JoiningFiles, Miss, join
+from epochal.txn.files import join
 from epochal.txn.model import Attempt, Outcome
 
 log = logging.getLogger("epochal")
@@ -46,7 +47,7 @@ class Publisher:
     """Publishes one attempt's work."""
 
     sink: str
-    files: JoiningFiles
+    files: SinkFiles
     layout: Layout
     attempt: Attempt
     _folders: set[str] = field(default_factory=set)
@@ -224,7 +225,7 @@ def _note(what: str, misses: Iterable[Miss | None]) -> None:
             log.debug("%s: %s", miss, what)
 
 
-def check_predecessor(sink: str, files: JoiningFiles, layout: Layout, attempt: Attempt) -> None:
+def check_predecessor(sink: str, files: SinkFiles, layout: Layout, attempt: Attempt) -> None:
     """An epoch is staged and shown only where the one before it is."""
     where = f"{layout.target} (by its manifest)"
     commit_checks.check_predecessor(

@@ -32,10 +32,10 @@ from epochal.sinks.files.stage.writing import Writing
 from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.sinks.storage.hadoop import resolve, session_for
 from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import Refused
-from epochal.txn.files import JoiningFiles
 from epochal.txn.model import (
     Attempt,
     Batch,
@@ -71,7 +71,7 @@ class RollingFileSink(FileOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._spreads = self.rolling is not None  # a file may hold rows of several epochs
-        self._bound: tuple[JoiningFiles, Layout] | None = None
+        self._bound: tuple[SinkFiles, Layout] | None = None
         self._checked_open = False
         self._warned_of_watermark = False
         self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
@@ -315,7 +315,7 @@ class RollingFileSink(FileOptions):
             )
         self._checked_open = True
 
-    def _place(self) -> tuple[JoiningFiles, Layout]:
+    def _place(self) -> tuple[SinkFiles, Layout]:
         """The file system and the full path, found when first needed: only then is there a session."""
         if self._bound is None:
             files, target = resolve(self.path)

@@ -1,7 +1,7 @@
 """File operations on Hadoop file systems, through the JVM that Spark runs in.
 
 A rename without OVERWRITE tells why it failed; `FileSystem.rename` answers False for everything. Local paths never come
-here: Hadoop's local rename can have two winners (`epochal.txn.files.LocalFiles` is used instead).
+here: Hadoop's local rename can have two winners (`epochal.txn.files.LocalSinkFiles` is used instead).
 """
 
 from __future__ import annotations
@@ -16,17 +16,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import filesystems, hadoop_errors, java_code, webhdfs
+from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss, SinkFiles
 from epochal.txn.errors import Refused
-from epochal.txn.files import (
-    TEMPORARY,
-    Entry,
-    JoiningFiles,
-    LocalFiles,
-    Miss,
-    is_local,
-    local_path,
-    temporary_file_vanished,
-)
+from epochal.txn.files import TEMPORARY, Entry, is_local, local_path, temporary_file_vanished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -217,22 +209,22 @@ def python_errors(path: str) -> Iterator[None]:
         raise hadoop_errors.from_java(path, fault) from None
 
 
-def resolve(path: str, spark: SparkSession | None = None) -> tuple[JoiningFiles, str]:
+def resolve(path: str, spark: SparkSession | None = None) -> tuple[SinkFiles, str]:
     """The file operations for a path, and the path in full.
 
     A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session
     it is local, and HDFS is reached by WebHDFS if EPOCHAL_WEBHDFS says where that is.
     """
     if path.startswith("file:"):
-        return LocalFiles(), local_path(path)
+        return LocalSinkFiles(), local_path(path)
     filesystems.check_known(path)
     session = spark or running_session()
     if session is not None:
         hadoop = HadoopFiles(session)
         full = hadoop.qualify(path)
-        return (LocalFiles(), local_path(full)) if is_local(full) else (hadoop, full)
+        return (LocalSinkFiles(), local_path(full)) if is_local(full) else (hadoop, full)
     if is_local(path):
-        return LocalFiles(), local_path(path)
+        return LocalSinkFiles(), local_path(path)
     if webhdfs.reaches(path):
         return webhdfs.connect(), path.rstrip("/")
     raise Refused(f"{path} is on a Hadoop file system, which is reached through Spark: start a SparkSession first")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from epochal.sinks.storage.hadoop_errors import python_error
+from epochal.sinks.storage.sink_files import Miss, missed
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, Miss, create_by_rename, missed, walk
+from epochal.txn.files import Entry, create_by_rename, walk
 
 if TYPE_CHECKING:
     from hdfs.client import Client

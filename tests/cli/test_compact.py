@@ -11,12 +11,12 @@ import pytest
 
 from epochal.cli import compact as command
 from epochal.cli import main, streams
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.txn import failpoints
-from epochal.txn.files import LocalFiles
 from tests.cli.scene import Answer
 from tests.sinks.compacting import name_of, publish, rows_by_manifest, visible
 
-FILES = LocalFiles(sync=False)
+FILES = LocalSinkFiles(sync=False)
 
 
 class Command:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from epochal import RollingFileSink, published
+from epochal.sinks.storage.sink_files import LocalSinkFiles, OneByOne
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.files import TEMPORARY, LocalFiles, OneByOne
+from epochal.txn.files import TEMPORARY
 from epochal.txn.journal import Journal
 from tests.cli.scene import QUERY, Scene
 from tests.sinks.compacting import name_of, publish
@@ -26,20 +27,20 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(files: LocalFiles, path: str, *args: Any, **kwargs: Any) -> Any:
+        def call(files: LocalSinkFiles, path: str, *args: Any, **kwargs: Any) -> Any:
             seen.append(f"{name} {path}")
             return original(files, path, *args, **kwargs)
 
         return call
 
     for name in CHANGING:
-        monkeypatch.setattr(LocalFiles, name, watched(name, getattr(LocalFiles, name)))
+        monkeypatch.setattr(LocalSinkFiles, name, watched(name, getattr(LocalSinkFiles, name)))
     return seen
 
 
 def test_every_file_operation_is_known_to_read_or_to_change() -> None:
     reading = {"read", "names", "list", "walk", "length", "joins_in_place", "head", "sync", "sync_all"}
-    public = {name for name in vars(LocalFiles) if not name.startswith("_")}
+    public = {name for name in vars(LocalSinkFiles) if not name.startswith("_")}
 
     assert public == reading | {*CHANGING}
     assert {name for name in vars(OneByOne) if not name.startswith("_")} >= {"rename_all", "delete_all"}  # by those
@@ -76,7 +77,7 @@ def test_the_next_start_sweeps_what_a_dead_one_left(scene: Scene, sink: str) -> 
 def test_readers_of_a_target_and_a_compaction_that_only_looks_change_nothing(scene: Scene, changes: list[str]) -> None:
     lineages = left_by_dead_starts(scene, "files")
     for epoch in range(2):
-        publish(LocalFiles(sync=False), epoch, {name_of(epoch): b"1\n"}, target=str(scene.root / "files"))
+        publish(LocalSinkFiles(sync=False), epoch, {name_of(epoch): b"1\n"}, target=str(scene.root / "files"))
     compactions = scene.root / "files" / "_epochal" / "compactions"
     compactions.mkdir()
     (compactions / f"{TEMPORARY}000000000001.plan.json-0").write_bytes(HALF)
@@ -106,7 +107,7 @@ def start(scene: Scene, sink: str) -> None:
     if sink == "directory":
         scene.driver()
         return
-    files = LocalFiles(sync=False)
+    files = LocalSinkFiles(sync=False)
     Coordinator(
         journals=lambda _: Journal(files, str(scene.checkpoint / "epochal")),
         checkpoint=SparkCheckpoint(files, str(scene.checkpoint)),

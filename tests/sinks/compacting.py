@@ -9,7 +9,8 @@ from epochal.sinks.files.compaction import live
 from epochal.sinks.files.compaction.compactor import Compactor
 from epochal.sinks.files.layout import HOME, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.txn.files import JoiningFiles, OneByOne, join
+from epochal.sinks.storage.sink_files import OneByOne, SinkFiles
+from epochal.txn.files import join
 from epochal.txn.model import Attempt
 from tests.txn.memory import MemoryFiles
 
@@ -49,7 +50,7 @@ def name_of(epoch: int, part: int = 0, ending: str = ".json", lineage: str = LIN
 
 
 def publish(
-    files: JoiningFiles,
+    files: SinkFiles,
     epoch: int,
     parts: Mapping[str, bytes],
     *,
@@ -68,28 +69,28 @@ def publish(
     files.create(join(target, name), entry.encode())
 
 
-def rows_by_manifest(files: JoiningFiles, target: str = TARGET) -> Counter[bytes]:
+def rows_by_manifest(files: SinkFiles, target: str = TARGET) -> Counter[bytes]:
     """The lines that a reader by manifest sees; FileNotFoundError if one is gone."""
     entries = live.published(files, target)
     return Counter(line for e in entries for path, _ in e.files for line in files.read(join(target, path)).splitlines())
 
 
-def rows_of_folder(files: JoiningFiles, target: str = TARGET) -> Counter[bytes]:
+def rows_of_folder(files: SinkFiles, target: str = TARGET) -> Counter[bytes]:
     """The lines that a plain reader of the folder sees."""
     return Counter(line for path in visible(files, target) for line in files.read(join(target, path)).splitlines())
 
 
-def visible(files: JoiningFiles, target: str = TARGET) -> list[str]:
+def visible(files: SinkFiles, target: str = TARGET) -> list[str]:
     return [entry.name for entry in files.walk(target) if not entry.name.startswith(HOME)]
 
 
-def listed(files: JoiningFiles, target: str = TARGET) -> dict[int, list[str]]:
+def listed(files: SinkFiles, target: str = TARGET) -> dict[int, list[str]]:
     """The files of each epoch, by the manifest and the compactions."""
     return {entry.epoch: [path for path, _ in entry.files] for entry in live.published(files, target)}
 
 
 def compactor(
-    files: JoiningFiles,
+    files: SinkFiles,
     *,
     target: str = TARGET,
     max_bytes: int = 1000,
@@ -100,5 +101,5 @@ def compactor(
     return Compactor(files, Layout(target), max_bytes, grace=grace, header=header, clock=lambda: now)
 
 
-def below_home(files: JoiningFiles, folder: str, target: str = TARGET) -> list[str]:
+def below_home(files: SinkFiles, folder: str, target: str = TARGET) -> list[str]:
     return list(files.names(join(target, HOME, folder)))

@@ -14,9 +14,9 @@ import pytest
 import epochal
 from epochal.sinks.files.compaction import records
 from epochal.sinks.files.layout import Layout
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import LocalFiles
 from tests.sinks.compacting import (
     LINEAGE,
     NOW,
@@ -31,7 +31,7 @@ from tests.sinks.compacting import (
 )
 
 ROOT = Path(__file__).parents[2]
-FILES = LocalFiles(sync=False)
+FILES = LocalSinkFiles(sync=False)
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ def test_one_who_slept_while_others_replaced_its_results_does_no_harm(target: st
 def test_a_plan_whose_creation_was_answered_by_no_is_known_by_its_staging(target: str) -> None:
     """A file system may do what it was asked, lose its answer, and say no to the repeat."""
 
-    class Forgetful(LocalFiles):
+    class Forgetful(LocalSinkFiles):
         def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
             return super().create(path, data, durable=durable) and not path.endswith(".plan.json")
 

@@ -11,8 +11,9 @@ from epochal.sinks.files.commit import Publisher
 from epochal.sinks.files.handle import Join, Work
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.txn.errors import DataLost, TwoJournals
-from epochal.txn.files import TEMPORARY, LocalFiles
+from epochal.txn.files import TEMPORARY
 from epochal.txn.model import Attempt, Outcome
 from tests.txn.syncs import Synced
 
@@ -20,7 +21,7 @@ ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2)
 NAME = "part-000000000007-00000-1f0c9a2e.json"
 
 
-class Joining(LocalFiles):
+class Joining(LocalSinkFiles):
     """Local files that can be joined as HDFS's can: neighbours only, at once, the others are gone then."""
 
     def __init__(self, dies_after: int = 1000) -> None:
@@ -74,7 +75,7 @@ def staged(target: Path) -> Work:
     )
 
 
-def publish(target: Path, work: Work, files: LocalFiles) -> Outcome:
+def publish(target: Path, work: Work, files: LocalSinkFiles) -> Outcome:
     return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
 
 
@@ -199,7 +200,7 @@ def test_one_who_finds_another_generation_listed_stops(tmp_path: Path) -> None:
         def rename(self, source: str, target: str) -> None:
             if "manifest" in target:
                 entry = work.entry(Attempt(ATTEMPT.lineage, ATTEMPT.epoch, 3))
-                LocalFiles(sync=False).create(target, entry.encode())
+                LocalSinkFiles(sync=False).create(target, entry.encode())
             super().rename(source, target)
 
     with pytest.raises(TwoJournals, match=r"another start \(generation 3\) than the one .* \(generation 2\)"):
@@ -250,7 +251,7 @@ def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
         "epochal.txn.failpoints.hit",
         lambda name: listed.append(len(synced.paths)) if name == "before-manifest" else None,
     )
-    Publisher("files", LocalFiles(), layout, ATTEMPT).publish(Work(EpochFacts(), files=moves, keeps=True))
+    Publisher("files", LocalSinkFiles(), layout, ATTEMPT).publish(Work(EpochFacts(), files=moves, keeps=True))
 
     before = set(synced.paths[: listed[0]])
     assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}

@@ -14,8 +14,8 @@ from epochal.sinks.files.commit import Publisher
 from epochal.sinks.files.handle import Join, Work
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
+from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss
 from epochal.txn.errors import DataLost
-from epochal.txn.files import LocalFiles, Miss
 from epochal.txn.model import Outcome
 from tests.sinks.test_publishing import ATTEMPT, Joining, tree
 
@@ -68,7 +68,7 @@ def write(layout: Layout, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def publish(target: Path, work: Work, files: LocalFiles) -> Outcome:
+def publish(target: Path, work: Work, files: LocalSinkFiles) -> Outcome:
     return Publisher("files", files, Layout(str(target)), ATTEMPT).publish(work)
 
 

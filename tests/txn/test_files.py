@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.txn.files import TEMPORARY, Entry, LocalFiles, is_local, join, local_path
+from epochal.sinks.storage.sink_files import LocalSinkFiles
+from epochal.txn.files import TEMPORARY, Entry, is_local, join, local_path
 from tests.txn.syncs import Synced
 
 ROOT = Path(__file__).parents[2]
@@ -20,8 +21,8 @@ RACERS = 8
 
 
 @pytest.fixture
-def files() -> LocalFiles:
-    return LocalFiles(sync=False)
+def files() -> LocalSinkFiles:
+    return LocalSinkFiles(sync=False)
 
 
 def race(*runners: Callable[[], object]) -> list[object]:
@@ -43,7 +44,7 @@ def temporary(folder: Path) -> list[str]:
     return [name for name in os.listdir(folder) if name.startswith(TEMPORARY)]
 
 
-def test_create_makes_a_file_and_the_folders_above_it(files: LocalFiles, tmp_path: Path) -> None:
+def test_create_makes_a_file_and_the_folders_above_it(files: LocalSinkFiles, tmp_path: Path) -> None:
     created = files.create(str(tmp_path / "a" / "b" / "file"), b"data")
 
     assert created
@@ -53,13 +54,13 @@ def test_create_makes_a_file_and_the_folders_above_it(files: LocalFiles, tmp_pat
 @pytest.mark.parametrize("sync", [False, True])
 @pytest.mark.parametrize("durable", [False, True])
 def test_create_is_the_same_with_and_without_sync(sync: bool, durable: bool, tmp_path: Path) -> None:
-    files = LocalFiles(sync=sync)
+    files = LocalSinkFiles(sync=sync)
 
     assert files.create(str(tmp_path / "file"), b"data", durable=durable)
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_create_leaves_a_file_that_is_there_alone(files: LocalFiles, tmp_path: Path) -> None:
+def test_create_leaves_a_file_that_is_there_alone(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"first")
 
     assert not files.create(str(tmp_path / "file"), b"second")
@@ -67,13 +68,13 @@ def test_create_leaves_a_file_that_is_there_alone(files: LocalFiles, tmp_path: P
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_create_takes_a_broken_link_for_a_name_that_is_taken(files: LocalFiles, tmp_path: Path) -> None:
+def test_create_takes_a_broken_link_for_a_name_that_is_taken(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to("nowhere")
 
     assert not files.create(str(tmp_path / "file"), b"data")
 
 
-def test_create_has_one_winner_among_threads(files: LocalFiles, tmp_path: Path) -> None:
+def test_create_has_one_winner_among_threads(files: LocalSinkFiles, tmp_path: Path) -> None:
     for number in range(40):
         path = tmp_path / str(number)
         won = race(*[partial(files.create, str(path), b"%d" % who) for who in range(RACERS)])
@@ -86,9 +87,9 @@ def test_create_has_one_winner_among_threads(files: LocalFiles, tmp_path: Path) 
 def test_create_has_one_winner_among_processes(tmp_path: Path) -> None:
     code = f"""
 import sys
-from epochal.txn.files import LocalFiles
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 sys.stdin.readline()
-files = LocalFiles(sync=False)
+files = LocalSinkFiles(sync=False)
 print(*[n for n in range(200) if files.create({str(tmp_path)!r} + "/" + str(n), sys.argv[1].encode())])
 """
     racers = [
@@ -112,7 +113,7 @@ print(*[n for n in range(200) if files.create({str(tmp_path)!r} + "/" + str(n), 
 
 
 def test_create_tries_again_when_a_start_sweeps_its_temporary_file(
-    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: LocalSinkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link, swept = os.link, iter([True, True])
 
@@ -128,7 +129,7 @@ def test_create_tries_again_when_a_start_sweeps_its_temporary_file(
 
 
 def test_create_gives_up_when_something_keeps_removing_its_temporary_file(
-    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: LocalSinkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swept(source: str, target: str) -> None:
         os.unlink(source)
@@ -140,7 +141,7 @@ def test_create_gives_up_when_something_keeps_removing_its_temporary_file(
         files.create(str(tmp_path / "file"), b"data")
 
 
-def test_rename_moves_a_file(files: LocalFiles, tmp_path: Path) -> None:
+def test_rename_moves_a_file(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"data")
 
     files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
@@ -149,7 +150,7 @@ def test_rename_moves_a_file(files: LocalFiles, tmp_path: Path) -> None:
     assert (tmp_path / "new").read_bytes() == b"data"
 
 
-def test_rename_does_not_overwrite(files: LocalFiles, tmp_path: Path) -> None:
+def test_rename_does_not_overwrite(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"data")
     (tmp_path / "new").write_bytes(b"other")
 
@@ -161,7 +162,7 @@ def test_rename_does_not_overwrite(files: LocalFiles, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_rename_of_nothing_is_an_error_whether_or_not_the_target_is_there(
-    files: LocalFiles, tmp_path: Path, there: bool
+    files: LocalSinkFiles, tmp_path: Path, there: bool
 ) -> None:
     if there:
         (tmp_path / "new").touch()
@@ -170,7 +171,7 @@ def test_rename_of_nothing_is_an_error_whether_or_not_the_target_is_there(
         files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
 
 
-def test_rename_finishes_what_a_crash_left_half_done(files: LocalFiles, tmp_path: Path) -> None:
+def test_rename_finishes_what_a_crash_left_half_done(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"data")
     os.link(tmp_path / "old", tmp_path / "new")
 
@@ -179,7 +180,7 @@ def test_rename_finishes_what_a_crash_left_half_done(files: LocalFiles, tmp_path
     assert os.listdir(tmp_path) == ["new"]
 
 
-def test_rename_to_one_name_has_one_winner(files: LocalFiles, tmp_path: Path) -> None:
+def test_rename_to_one_name_has_one_winner(files: LocalSinkFiles, tmp_path: Path) -> None:
     for number in range(40):
         target = tmp_path / f"target-{number}"
         for who in range(RACERS):
@@ -192,7 +193,7 @@ def test_rename_to_one_name_has_one_winner(files: LocalFiles, tmp_path: Path) ->
         assert int(target.read_bytes()) == results.index(None)
 
 
-def test_rename_of_one_file_by_several_leaves_it_under_its_new_name(files: LocalFiles, tmp_path: Path) -> None:
+def test_rename_of_one_file_by_several_leaves_it_under_its_new_name(files: LocalSinkFiles, tmp_path: Path) -> None:
     for number in range(40):
         source, target = tmp_path / f"source-{number}", tmp_path / f"target-{number}"
         source.write_bytes(b"data")
@@ -204,7 +205,7 @@ def test_rename_of_one_file_by_several_leaves_it_under_its_new_name(files: Local
         assert target.read_bytes() == b"data"
 
 
-def test_delete_removes_a_file_a_folder_or_nothing(files: LocalFiles, tmp_path: Path) -> None:
+def test_delete_removes_a_file_a_folder_or_nothing(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "folder" / "below").mkdir(parents=True)
     (tmp_path / "folder" / "below" / "file").touch()
     (tmp_path / "file").touch()
@@ -215,7 +216,7 @@ def test_delete_removes_a_file_a_folder_or_nothing(files: LocalFiles, tmp_path: 
     assert os.listdir(tmp_path) == []
 
 
-def test_delete_of_a_link_leaves_what_it_leads_to(files: LocalFiles, tmp_path: Path) -> None:
+def test_delete_of_a_link_leaves_what_it_leads_to(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
@@ -226,7 +227,7 @@ def test_delete_of_a_link_leaves_what_it_leads_to(files: LocalFiles, tmp_path: P
     assert os.listdir(tmp_path / "folder") == ["file"]
 
 
-def test_a_tree_can_be_deleted_by_several_at_once(files: LocalFiles, tmp_path: Path) -> None:
+def test_a_tree_can_be_deleted_by_several_at_once(files: LocalSinkFiles, tmp_path: Path) -> None:
     for number in range(10):
         for name in range(20):
             folder = tmp_path / f"tree-{number}" / str(name % 5)
@@ -238,7 +239,7 @@ def test_a_tree_can_be_deleted_by_several_at_once(files: LocalFiles, tmp_path: P
     assert os.listdir(tmp_path) == []
 
 
-def test_listings_are_sorted(files: LocalFiles, tmp_path: Path) -> None:
+def test_listings_are_sorted(files: LocalSinkFiles, tmp_path: Path) -> None:
     for name in ("b", "a", "c"):
         (tmp_path / name).write_bytes(name.encode() * 3)
     (tmp_path / "bb").mkdir()
@@ -252,7 +253,7 @@ def test_listings_are_sorted(files: LocalFiles, tmp_path: Path) -> None:
     ]
 
 
-def test_walk_gives_every_file_below_in_order(files: LocalFiles, tmp_path: Path) -> None:
+def test_walk_gives_every_file_below_in_order(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "b" / "d").mkdir(parents=True)
     (tmp_path / "b" / "d" / "two").write_bytes(b"22")
     (tmp_path / "b" / "c").write_bytes(b"1")
@@ -266,7 +267,7 @@ def test_walk_gives_every_file_below_in_order(files: LocalFiles, tmp_path: Path)
     ]
 
 
-def test_what_is_not_there_is_empty_and_has_no_length(files: LocalFiles, tmp_path: Path) -> None:
+def test_what_is_not_there_is_empty_and_has_no_length(files: LocalSinkFiles, tmp_path: Path) -> None:
     path = str(tmp_path / "nothing")
 
     assert files.names(path) == ()
@@ -277,7 +278,7 @@ def test_what_is_not_there_is_empty_and_has_no_length(files: LocalFiles, tmp_pat
         files.read(path)
 
 
-def test_a_file_is_no_folder(files: LocalFiles, tmp_path: Path) -> None:
+def test_a_file_is_no_folder(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"data")
     path = str(tmp_path / "file")
 
@@ -288,7 +289,7 @@ def test_a_file_is_no_folder(files: LocalFiles, tmp_path: Path) -> None:
     assert files.read(path) == b"data"
 
 
-def test_a_folder_can_be_made_twice(files: LocalFiles, tmp_path: Path) -> None:
+def test_a_folder_can_be_made_twice(files: LocalSinkFiles, tmp_path: Path) -> None:
     for _ in range(2):
         files.make_folder(str(tmp_path / "a" / "b"))
 
@@ -300,7 +301,7 @@ def test_sync_reaches_files_and_folders(sync: bool, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     for path in (tmp_path / "file", tmp_path):
-        LocalFiles(sync=sync).sync(str(path))
+        LocalSinkFiles(sync=sync).sync(str(path))
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_joining_keeps_one_slash() -> None:
     assert join("/", "a") == "/a"
 
 
-def test_a_folder_moves_to_a_free_name_with_all_that_is_in_it(files: LocalFiles, tmp_path: Path) -> None:
+def test_a_folder_moves_to_a_free_name_with_all_that_is_in_it(files: LocalSinkFiles, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_text("here")
 
@@ -331,7 +332,7 @@ def test_a_folder_moves_to_a_free_name_with_all_that_is_in_it(files: LocalFiles,
     assert not (tmp_path / "a").exists()
 
 
-def test_a_folder_moves_over_nothing(files: LocalFiles, tmp_path: Path) -> None:
+def test_a_folder_moves_over_nothing(files: LocalSinkFiles, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -343,7 +344,7 @@ def test_a_folder_moves_over_nothing(files: LocalFiles, tmp_path: Path) -> None:
     assert (tmp_path / "b" / "file").read_text() == "b"
 
 
-def test_files_are_joined_by_copying_and_stay(files: LocalFiles, tmp_path: Path) -> None:
+def test_files_are_joined_by_copying_and_stay(files: LocalSinkFiles, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"{name}\n")
 
@@ -356,7 +357,7 @@ def test_files_are_joined_by_copying_and_stay(files: LocalFiles, tmp_path: Path)
         files.join_in_place(str(tmp_path / "a"), [str(tmp_path / "b")])
 
 
-def test_what_others_begin_with_can_be_left_out_of_a_joined_file(files: LocalFiles, tmp_path: Path) -> None:
+def test_what_others_begin_with_can_be_left_out_of_a_joined_file(files: LocalSinkFiles, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(f"head\n{name}\n")
 
@@ -368,7 +369,7 @@ def test_what_others_begin_with_can_be_left_out_of_a_joined_file(files: LocalFil
 
 
 @pytest.mark.parametrize("count", [2, 200])
-def test_few_and_many_files_are_synced(files: LocalFiles, tmp_path: Path, count: int) -> None:
+def test_few_and_many_files_are_synced(files: LocalSinkFiles, tmp_path: Path, count: int) -> None:
     paths = [tmp_path / str(number) for number in range(count)]
     for path in paths:
         path.touch()
@@ -386,7 +387,7 @@ def test_the_folders_that_lead_to_files_are_synced_once_and_after_them(
         Path(path).touch()
     synced = Synced(monkeypatch.setattr)
 
-    LocalFiles().sync_all(paths, within=str(target))
+    LocalSinkFiles().sync_all(paths, within=str(target))
 
     assert synced.paths == [*paths, str(target / "a" / "b"), str(target / "a"), str(target)]
 
@@ -394,7 +395,7 @@ def test_the_folders_that_lead_to_files_are_synced_once_and_after_them(
 def test_a_folder_is_synced_again_only_for_names_that_are_new_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, target = LocalFiles(), tmp_path / "target"
+    files, target = LocalSinkFiles(), tmp_path / "target"
 
     def synced_for(name: str) -> list[str]:
         path = target / "staged" / name / "part"
@@ -419,10 +420,10 @@ def test_the_names_of_new_folders_are_synced_with_the_file_that_needs_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = Synced(monkeypatch.setattr)
-    LocalFiles().create(str(tmp_path / "a" / "b" / "file"), b"")
+    LocalSinkFiles().create(str(tmp_path / "a" / "b" / "file"), b"")
     first = {path for path in synced.paths if "tmp-" not in path}
     synced.paths.clear()
-    LocalFiles().create(str(tmp_path / "a" / "b" / "other"), b"")
+    LocalSinkFiles().create(str(tmp_path / "a" / "b" / "other"), b"")
 
     assert first == {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")}
     assert {path for path in synced.paths if "tmp-" not in path} == {str(tmp_path / "a" / "b")}
@@ -440,4 +441,4 @@ def test_a_folder_that_may_not_be_read_is_not_synced(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("os.open", opening)
 
-    LocalFiles().sync_all([str(tmp_path / "a" / "file")], within=str(tmp_path))
+    LocalSinkFiles().sync_all([str(tmp_path / "a" / "file")], within=str(tmp_path))

@@ -12,9 +12,10 @@ from epochal.sinks.delta.stage.stats import LEAVES, statistics
 from epochal.sinks.delta.table.gate import TableState
 from epochal.sinks.spark import digests, write_counts
 from epochal.sinks.spark.reasons import reason_of
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, Refused
-from epochal.txn.files import JoiningFiles, is_local, join
+from epochal.txn.files import is_local, join
 from epochal.txn.model import Attempt
 from epochal.txn.row_digests import RowDigest
 
@@ -27,7 +28,7 @@ STATS_COLUMNS = "delta.dataSkippingNumIndexedCols"
 class Writing:
     """Stages epochs of one table."""
 
-    def __init__(self, name: str, files: JoiningFiles, layout: Layout) -> None:
+    def __init__(self, name: str, files: SinkFiles, layout: Layout) -> None:
         self._name, self._files, self._layout = name, files, layout
 
     def write(

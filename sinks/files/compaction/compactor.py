@@ -15,9 +15,10 @@ from epochal.sinks.files.compaction.choosing import Choice, Group, LiveFile, Unf
 from epochal.sinks.files.compaction.joiners import Joiners, Staged
 from epochal.sinks.files.compaction.records import Done, Joined, Known, Plan
 from epochal.sinks.files.layout import Layout, joined_name
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import JoiningFiles, join, sweep
+from epochal.txn.files import join, sweep
 
 log = logging.getLogger("epochal")
 
@@ -46,7 +47,7 @@ class _Lost(Exception):
 class Compactor:
     """Joins the small files of one target."""
 
-    files: JoiningFiles
+    files: SinkFiles
     layout: Layout
     max_bytes: int
     grace: float = 0.0

@@ -13,9 +13,10 @@ from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.layout import Layout, ending_of
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, JoiningFiles, join
+from epochal.txn.files import Entry, join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -42,7 +43,7 @@ class Staged:
 class Joiners:
     """Joins files of one target. Spark is started when Parquet, ORC or Avro is met, and not before."""
 
-    files: JoiningFiles
+    files: SinkFiles
     layout: Layout
     header: bool | None  # whether CSV files have one; None if nobody has said
     _headers: dict[tuple[str, str, str], tuple[str, bytes]] = field(default_factory=dict)

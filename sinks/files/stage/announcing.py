@@ -8,7 +8,8 @@ from epochal.sinks.files.handle import Move, Work
 from epochal.sinks.files.layout import MARKER, Layout, marker_name
 from epochal.sinks.files.policies import completion
 from epochal.sinks.files.policies.completion import Complete, Marks
-from epochal.txn.files import JoiningFiles, join
+from epochal.sinks.storage.sink_files import SinkFiles
+from epochal.txn.files import join
 from epochal.txn.model import Attempt
 
 
@@ -16,7 +17,7 @@ from epochal.txn.model import Attempt
 class Announcer:
     """Works in the staging area of one attempt, beside the files that the work names."""
 
-    files: JoiningFiles
+    files: SinkFiles
     layout: Layout
     attempt: Attempt
     marker: str | Complete

@@ -14,9 +14,10 @@ from epochal.sinks.files.policies import rolling
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.spark import footers
 from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, JoiningFiles, is_local
+from epochal.txn.files import Entry, is_local
 from epochal.txn.model import Attempt
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Closer:
     """Works in the staging area of one attempt; open pieces of earlier epochs are only read."""
 
     sink: str
-    files: JoiningFiles
+    files: SinkFiles
     layout: Layout
     attempt: Attempt
     writer: Callable[[DataFrame, str], DataFrameWriter]

@@ -19,9 +19,10 @@ from epochal.sinks.spark import digests, footers, write_counts
 from epochal.sinks.spark.values import decode
 from epochal.sinks.spark.write_counts import WriteCounts
 from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, OptionError, Refused
-from epochal.txn.files import Entry, JoiningFiles, is_local, join
+from epochal.txn.files import Entry, is_local, join
 from epochal.txn.model import Attempt
 from epochal.txn.row_digests import RowDigest
 
@@ -56,7 +57,7 @@ class Writing:
     by shape: those of all that was written so far.
     """
 
-    def __init__(self, options: FileOptions, files: JoiningFiles, layout: Layout) -> None:
+    def __init__(self, options: FileOptions, files: SinkFiles, layout: Layout) -> None:
         self._options, self._files, self._layout = options, files, layout
         self.headers: dict[str, bytes] = {}
         self.schemas: dict[str, StructType] = {}

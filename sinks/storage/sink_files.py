@@ -1,0 +1,170 @@
+"""What sinks need of a file system beyond the protocol: folders that move, files that become one, many at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from epochal.txn.files import Files, LocalFiles, sync_folder
+
+MANY = 100
+
+Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that another process has done, or undone
+
+
+class SinkFiles(Files, Protocol):
+    """What sinks need beyond the protocol: folders that move, and files that become one."""
+
+    def move_folder(self, source: str, target: str) -> None:
+        """Move a folder to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
+
+    def joins_in_place(self, folder: str) -> bool:
+        """Whether `join_in_place` works for files below a folder."""
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:
+        """Append other files to one, atomically and without copying; the others no longer exist then."""
+
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
+        """`sync` for many files and all their parent folders up to `within`, inclusive.
+
+        Without the folders, a power cut may lose the name of a file although its content was synced.
+        """
+
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
+        """Create a file from the contents of others, durably. A crash may leave a part of it.
+
+        `skip` is the number of bytes to leave out at the beginning of all but the first.
+        """
+
+    def head(self, path: str, size: int) -> bytes:
+        """The first `size` bytes of a file, or all if it has fewer."""
+
+    # The same for many files, in one request where there is a server, in parallel and in no order. An error other than
+    # a `Miss` is raised and names the file; some of the steps are done then, and none is still running.
+
+    def create_all(self, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        """`create` for many paths; files that exist are not changed."""
+
+    def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
+        """`length` for each of many paths."""
+
+    def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        """`rename` for many pairs; returns for each None, or the error if it was not possible."""
+
+    def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        """`join_in_place` for many groups of files, the first of each with the others; returns as `rename_all`."""
+
+    def make_folders(self, paths: Sequence[str]) -> None:
+        """`make_folder` for many paths."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """`delete` for many paths."""
+
+
+def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
+    """Why a step was not possible, as `SinkFiles.rename_all` answers; other faults are raised."""
+    try:
+        act(*arguments)
+    except (FileNotFoundError, FileExistsError) as miss:
+        return miss
+    return None
+
+
+class OneByOne:
+    """The operations on many files, where there is nothing to be gained by doing them at once."""
+
+    def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
+        for path, data in contents:
+            self.create(path, data, durable=durable)
+
+    def lengths(self: Files, paths: Sequence[str]) -> Sequence[int | None]:
+        return [self.length(path) for path in paths]
+
+    def rename_all(self: Files, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
+        return [missed(self.rename, *move) for move in moves]
+
+    def join_all_in_place(self: SinkFiles, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
+        return [missed(self.join_in_place, group[0], group[1:]) for group in groups]
+
+    def make_folders(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.make_folder(path)
+
+    def delete_all(self: Files, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+
+class LocalSinkFiles(OneByOne, LocalFiles):
+    """Local disks."""
+
+    def __init__(self, *, sync: bool = True) -> None:
+        super().__init__(sync=sync)
+        self._named: set[tuple[str, int]] = set()  # folders whose names are on stable storage, with their inodes
+        self._synced: dict[str, int] = {}  # folders that were synced, with the time of their last change before it
+
+    def move_folder(self, source: str, target: str) -> None:
+        try:
+            os.rename(source, target)  # takes the place of a folder that is empty, and of nothing else
+        except OSError as fault:
+            if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(target) from None
+            raise
+
+    def joins_in_place(self, folder: str) -> bool:  # noqa: ARG002  # nowhere
+        return False
+
+    def join_in_place(self, path: str, others: Sequence[str]) -> None:  # noqa: ARG002
+        raise OSError(f"{path}: a local file system cannot join files without copying them")
+
+    def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as whole:
+            for number, source in enumerate(sources):
+                with open(source, "rb") as part:
+                    part.seek(skip if number else 0)
+                    shutil.copyfileobj(part, whole, 1 << 20)
+            whole.flush()
+            if self._sync:
+                os.fsync(whole.fileno())
+
+    def head(self, path: str, size: int) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(size)
+
+    def sync_all(self, paths: Sequence[str], *, within: str) -> None:
+        if not self._sync:
+            return
+        if len(paths) > MANY:
+            os.sync()  # thousands of buckets, each with its file: all at once is far less than one by one
+            return
+        for path in paths:
+            self.sync(path)
+        for folder, entries in _leading_to(paths, within):
+            names = {(entry, os.stat(entry).st_ino) for entry in entries}
+            changed = os.stat(folder).st_mtime_ns  # a folder that was made again may have the inode of the one before
+            if names <= self._named and self._synced.get(folder) == changed:
+                continue  # the folders of a stream are made once, and come back in every epoch
+            sync_folder(folder)
+            if len(self._named) > MANY:
+                self._named.clear()  # each epoch has folders of its own too
+                self._synced.clear()
+            self._named |= {name for name in names if os.path.isdir(name[0])}
+            self._synced[folder] = changed
+
+
+def _leading_to(paths: Sequence[str], within: str) -> list[tuple[str, set[str]]]:
+    """The folders from `within` to some files, the deepest first, each with what leads on from it."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        folder, entry = os.path.dirname(path), path
+        while os.path.commonpath([folder, within]) == within:
+            is_new = folder not in found
+            found.setdefault(folder, set()).add(entry)
+            if not is_new:
+                break
+            folder, entry = os.path.dirname(folder), folder
+    return sorted(found.items(), key=lambda item: (-item[0].count("/"), item[0]))
