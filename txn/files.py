@@ -85,7 +85,7 @@ def checked_relative(name: str) -> str:
     """
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise JournalCorrupt(
-            f"a record names a path outside of its folder: {name!r}. epochal never writes such a name: the record was "
+            f"a record names a place outside of its folder: {name!r}. epochal never writes such a name: the record was "
             "changed. Nothing was touched; restore the record from a copy"
         )
     return name
