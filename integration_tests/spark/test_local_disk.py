@@ -300,7 +300,7 @@ def test_a_session_on_a_jvm_that_runs_without_the_jar_works_without_it_and_says_
 
     assert run.returncode == 0, run.stderr
     assert "rows 1" in run.stdout
-    assert "the JVM runs already, without epochal's jar" in run.stderr
+    assert "the JVM is already running without epochal's jar" in run.stderr
 
 
 SWITCHED_OFF_LATER = """
