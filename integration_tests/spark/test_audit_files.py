@@ -248,7 +248,7 @@ def test_a_piece_that_is_still_open_and_gone_is_a_loss(spark: SparkSession, worl
     answer = audited(world.checkpoint)
 
     assert answer["verdict"] == "differs"
-    assert sink(answer)["differences"][0]["what"] == "is gone, and its rows were never shown"
+    assert sink(answer)["differences"][0]["what"] == "is missing, and its rows were never published"
     assert piece.name in sink(answer)["differences"][0]["file"]
 
 

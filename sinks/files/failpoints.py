@@ -10,7 +10,7 @@ STEPS = {
     "merge": "pieces of closed Parquet or ORC parts are merged, while the epoch is staged",
     "copy": "pieces of a closed part are copied into one, where they cannot be joined in place",
     "join": "pieces of a closed part are joined in place",
-    "keep": "pieces of parts that stay open are put where they wait",
+    "keep": "pieces of parts that stay open are moved out of the staging area",
     "marker": "a marker of the epoch or of a bucket is made",
     "manifest": "the epoch is added to the manifest",
     "cleanup": "the staging area of a committed epoch is removed",
@@ -18,11 +18,11 @@ STEPS = {
 # Of `epochal compact`, which is no part of a stream: a kill there ends no driver.
 STEPS_OF_COMPACTION = {
     "compact-stage": "small files are joined into one, where no reader looks",
-    "compact-plan": "it is recorded what takes the place of what",
+    "compact-plan": "it is recorded which files replace which",
     "compact-rename": "one joined file gets its name where readers look",
     "compact-done": "it is recorded that readers by manifest list the joined files",
     "compact-remove": "one file that was replaced is removed",
-    "compact-removed": "it is recorded that all of them are gone",
+    "compact-removed": "it is recorded that all of them are removed",
 }
 
 failpoints.register("files", STEPS)

@@ -1,21 +1,21 @@
-"""Where everything of a rolling-file target lies, and what published files are called.
+"""Where everything is in a rolling-file target, and the names of published files.
 
 ::
 
     target/
       day=2026-11-16/part-000000000042-00000-1f0c9a2e.snappy.parquet
       _SUCCESS-000000000042-1f0c9a2e        with marker="epoch"; "bucket" puts _SUCCESS into buckets
-      _epochal/                             readers of Spark and Hive pass it over
-        lineages/LINEAGE.json               who writes here, and whose place they took
-        manifest/LINEAGE/000000000042.json  one file an epoch: what it published
-        staged/LINEAGE/000000000042.000003/ one folder an attempt, gone when the epoch is done
+      _epochal/                             readers of Spark and Hive ignore it
+        lineages/LINEAGE.json               which streams write here, and whose place they took
+        manifest/LINEAGE/000000000042.json  one file per epoch: what it published
+        staged/LINEAGE/000000000042.000003/ one folder per attempt, removed when the epoch is done
           data/ ...                         what Spark's writer wrote
-          manifest.json, marker-0           what will be published beside it
+          manifest.json, marker-0           what is published with it
         open/LINEAGE/000000000042/ ...      what epoch 42 added to parts that are still open
-        compactions/000000000003.plan.json  and done, and removed: what took the place of what
-        compacting/000000000003-UNIQUE/     what compaction 3 joined, until it has its name
+        compactions/000000000003.plan.json  also .done.json and .removed.json: which files replaced which
+        compacting/000000000003-UNIQUE/     what compaction 3 joined, until it is published
 
-Names carry epoch and part, zero-padded, and the lineage, because two streams may share a target.
+Names contain epoch and part, zero-padded, and the lineage, because two streams may share a target.
 Nothing in them is random: a repeated commit arrives at the same names.
 """
 
@@ -80,38 +80,38 @@ class Layout:
         return join(self.staged(attempt.lineage), attempt.key)
 
     def open(self, lineage: str, epoch: int | None = None) -> str:
-        """Where pieces of open parts lie."""
+        """Where pieces of open parts are."""
         folder = join(self.target, HOME, "open", safe_name(lineage))
         return folder if epoch is None else join(folder, f"{epoch:012d}")
 
     def source(self, attempt: Attempt, name: str) -> str:
-        """What a handle names: a file of the attempt, or a piece of an open part."""
+        """The path of what a handle names: a file of the attempt, or a piece of an open part."""
         if name.startswith(f"{OPEN}/"):
             return below(self.open(attempt.lineage), name.removeprefix(f"{OPEN}/"))
         return below(self.attempt(attempt), name)
 
     def published(self, name: str) -> str:
-        """Where a file is that readers see."""
+        """The path of a published file."""
         return join(self.target, visible(name))
 
     @property
     def compactions(self) -> str:
-        """Where the records of compactions lie."""
+        """Where the records of compactions are."""
         return join(self.target, HOME, "compactions")
 
     @property
     def compacting(self) -> str:
-        """Where compactions stage what they join."""
+        """Where compactions stage joined files."""
         return join(self.target, HOME, "compacting")
 
     @property
     def spark_metadata(self) -> str:
-        """Where Spark's own file sink keeps its log; its readers then see nothing else."""
+        """Where Spark's own file sink has its log; Spark's readers see only what that lists."""
         return join(self.target, "_spark_metadata")
 
 
 def visible(name: str) -> str:
-    """The name of something published, as a record has it: below the target, and not among what is epochal's own."""
+    """The name of a published file in a record, checked: below the target, and not in `_epochal`."""
     if checked_relative(name).partition("/")[0] == HOME:
         raise JournalCorrupt(
             f"a record names a place where nothing is published: {name!r}. It was changed; restore it from a copy"

@@ -1,6 +1,6 @@
-"""What each epoch published: small JSON files, made once and never changed.
+"""The manifest: one small JSON file per epoch says what it published. It is written once and never changed.
 
-The manifest lists whole epochs only: a reader who goes by it never sees half of one.
+An epoch is listed only when all its files are published, so readers of the manifest never see half an epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECENT = 50
 
 @dataclass(frozen=True, slots=True)
 class EpochFacts:
-    """What an audit will ask about an epoch's rows; a roll has none."""
+    """What an audit needs to know about an epoch's rows; a roll has none."""
 
     rows: int = 0
     offsets: str = ""
@@ -41,7 +41,7 @@ class EpochFacts:
                 "header": str() | None as header,
             }:
                 return EpochFacts(rows, offsets, digest, header)
-        raise JournalCorrupt(f"a handle's words for the manifest are not what epochal writes: {value!r}")
+        raise JournalCorrupt(f"a handle's facts for the manifest cannot be read: {value!r}; restore it from a copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PublishedEpoch:
 
     @property
     def entry(self) -> str:
-        """What its manifest is called, without the ending."""
+        """The name of its file in the manifest, without the ending."""
         return (
             Attempt(self.lineage, self.epoch, self.generation, self.roll).number if self.roll else f"{self.epoch:012d}"
         )
@@ -112,8 +112,8 @@ class PublishedEpoch:
 
 
 def remember(files: Files, layout: Layout, register: Lineages, lineage: str) -> Memory:
-    """What the target knows of this lineage and of others."""
-    # Also those whose claims somebody has removed: their epochs are there.
+    """What the target records of this lineage and of others."""
+    # Also lineages whose claims were removed: their epochs are still there.
     published_by = {lineage_from(name) for name in _names(files, layout.manifests)} - {lineage}
     known = dict.fromkeys([*register.others(lineage), *sorted(published_by)])
     others = {other: max(_epochs(files, layout, other), default=NO_EPOCH) for other in known}
@@ -148,7 +148,7 @@ def _read(files: Files, path: str) -> PublishedEpoch:
 
 
 def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
-    """Every whole epoch of a target, by lineage and epoch, with the files that it published then."""
+    """Every published epoch of a target, by lineage and epoch, with the files that it published then."""
     layout = Layout(target)
     for name in _names(files, layout.manifests):
         lineage = lineage_from(name)

@@ -1,4 +1,4 @@
-"""For readers who want whole epochs: what a target's manifest lists."""
+"""For readers who want complete epochs only: what a target's manifest lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from epochal.sinks.storage.hadoop import resolve
 
 
 def published(path: str) -> list[PublishedEpoch]:
-    """The whole epochs of a rolling-file target, by lineage and epoch.
+    """The published epochs of a rolling-file target, by lineage and epoch.
 
     A plain reader of the folder may see an epoch's files arrive one by one; these are complete::
 

@@ -1,15 +1,15 @@
-"""The open parts of a target and the buckets that await their marker, as the journal keeps them.
+"""The open parts of a target and the buckets that await their marker, as the journal records them.
 
-It is a mapping that each epoch changes a little:
+The state is a mapping, of which each epoch changes some keys:
 
 =================================  =========================================================================
 key                                value
 =================================  =========================================================================
-``target``                         where the pieces lie
+``target``                         where the pieces are
 ``000000000042 day=2026-11-16/``   what epoch 42 added to a bucket: ``at``, ``shape`` and ``files``, each
                                    as [name, bytes, rows]
-``header csv 5d41402a``            what a file of this shape begins with, in base64
-``awaited day=2026-11-16/``        when this bucket, which has rows and no marker since, is over
+``header csv 5d41402a``            the first bytes of a file of this shape, in base64
+``awaited day=2026-11-16/``        when the time of this bucket ends, which has new rows and awaits its marker
 =================================  =========================================================================
 """
 
@@ -31,7 +31,7 @@ AWAITED = "awaited "
 
 @dataclass(frozen=True, slots=True)
 class OpenParts:
-    """What is open: pieces, headers by shape, the target that they lie in; and what awaits its marker until when."""
+    """The pieces of open parts, headers by shape, and their target; the buckets that await their marker, and when."""
 
     target: str | None = None
     pieces: tuple[Piece, ...] = ()
@@ -73,12 +73,12 @@ def open_parts_of(state: Mapping[str, Json]) -> OpenParts:
             elif key != TARGET:
                 pieces.extend(_pieces(key, value))
     except (KeyError, TypeError, ValueError) as fault:
-        raise JournalCorrupt(f"the journal's note of open parts cannot be read: {fault!r}") from None
+        raise JournalCorrupt(f"the journal's record of open parts cannot be read: {fault!r}") from None
     return OpenParts(str(target) if target is not None else None, tuple(pieces), headers, awaited)
 
 
 def changes_between(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
-    """What has to be recorded to come from one to the other."""
+    """The changes that lead from one state to the other; None removes a key."""
     gone: dict[str, Json] = {key: None for key in before if key not in after}
     return gone | {key: value for key, value in after.items() if before.get(key) != value}
 

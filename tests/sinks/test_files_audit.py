@@ -107,7 +107,7 @@ def test_a_file_that_nobody_published_is_told(tmp_path: Path) -> None:
 
     assert found.differences == ()
     assert [reason for reason in found.unproven if "no epoch published it" in reason] == [
-        "copy.json is there and no epoch published it: who reads the folder reads it too"
+        "copy.json is there and no epoch published it: readers of the folder read it too"
     ]
 
 
@@ -142,7 +142,7 @@ def test_a_piece_that_is_gone_was_never_shown(tmp_path: Path) -> None:
     ("options", "fault"),
     [
         ({"format": "xml"}, "digest=True: not for format='xml'"),
-        ({"format": "json", "options": {"LineSep": "\r\n"}}, "lines are told apart by line feeds"),
+        ({"format": "json", "options": {"LineSep": "\r\n"}}, "a digest needs lines that end with a line feed"),
         ({"format": "csv", "options": {"encoding": "UTF-16"}}, "lines are read as UTF-8"),
         ({"format": "csv", "options": {"charset": "latin1"}}, "lines are read as UTF-8"),
         ({"digest": 1}, "digest=1: True or False"),

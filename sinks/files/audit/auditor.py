@@ -1,8 +1,8 @@
-"""Is a target what its manifests and the journal say? Reads only.
+"""Compares a target with its manifests and the journal. Reads only.
 
-First by names and lengths, which needs no Spark: every listed file is there, no part lies there unlisted, open pieces
-are all there. Then by rows: one job for each format counts and digests every file. Where files belong to one epoch each
-the epochs are told one by one; with open parts, or after files were put together, only all of them together.
+First by names and lengths, which needs no Spark: every listed file must be there, every part must be listed, and all
+open pieces must be there. Then by rows: one job for each format counts and digests every file. If each file belongs to
+one epoch, epochs are compared one by one; with open parts, or after a compaction, only all of them together.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Auditor:
         )
 
     def _pieces(self, scope: Scope) -> list[Listed]:
-        """What is open, by the journal; what else lies there is told."""
+        """The open pieces, by the journal. Other files in their folder are noted."""
         home = self.layout.open(scope.lineage)
         known = open_parts_of(scope.state)
         below = home.removeprefix(self.layout.target).strip("/")
@@ -106,7 +106,7 @@ class Auditor:
             stray, epoch, last = f"{below}/{entry.name}", entry.name.partition("/")[0], entry.name.rpartition("/")[2]
             is_old = epoch.isdecimal() and int(epoch) <= scope.expected.through
             if is_old and stray not in names and entry.length and not last.startswith(("_", ".")):
-                self._notes.append(f"{stray} is no part of what is open; no reader sees it")
+                self._notes.append(f"{stray} belongs to no open part; no reader sees it")
         return pieces
 
     def _is_whole(self, file: Listed, length: int | None) -> bool:
@@ -118,32 +118,32 @@ class Auditor:
                 Difference(f"has {length} bytes and was published with {file.length}", file.epoch, file.name)
             )
         elif file.is_piece:
-            self._differences.append(Difference("is gone, and its rows were never shown", file.epoch, file.name))
+            self._differences.append(Difference("is missing, and its rows were never published", file.epoch, file.name))
         else:
             self._unproven.append(
-                f"{file.name}, {what}, is gone: removed by whoever keeps the folder small, or lost; nothing here tells"
+                f"{file.name}, {what}, is missing: a retention job has removed it, or it is lost; the audit cannot tell"
             )
         return False
 
     def _look_for_others(self, scope: Scope, published: Sequence[PublishedEpoch], there: Mapping[str, int]) -> None:
-        """What a reader of the folder sees and no manifest lists."""
+        """Files that a reader of the folder sees and no manifest lists."""
         listed = {name for entry in published for name, _ in entry.files}
         between = self._between() if there.keys() - listed else set()
         for name, length in there.items():
             if name in listed or not length:
                 continue
             if name in between:
-                self._notes.append(f"{name}: a compaction is not finished; who reads the folder sees its rows twice")
+                self._notes.append(f"{name}: a compaction is not finished; readers of the folder see its rows twice")
                 continue
             found = _PART.match(name.rpartition("/")[2])
             if found is None or found[2] != lineage_tag(scope.lineage):
-                self._unproven.append(f"{name} is there and no epoch published it: who reads the folder reads it too")
+                self._unproven.append(f"{name} is there and no epoch published it: readers of the folder read it too")
             elif int(found[1]) <= scope.expected.through:
                 what = f"is there with {length} bytes, and no epoch published it: a copy, or an orphan"
                 self._differences.append(Difference(what, int(found[1]), name))
 
     def _between(self) -> set[str]:
-        """What a compaction has replaced and not yet removed, or joined and not yet listed."""
+        """Files that a compaction has replaced and not yet removed, or joined and not yet listed."""
         known = records.read(self.files, self.layout)
         found = {path for done in known.done for joined in done.files for path, _ in joined.replaced}
         if not known.is_finished:
@@ -160,7 +160,7 @@ class Auditor:
         """The rows of each file that can be read, by its name."""
         session = session_for(self.layout.target) if files else None
         if files and session is None:
-            self._unproven.append("rows were not read: that takes Spark, and no session runs")
+            self._unproven.append("rows were not read: that needs a Spark session, and none is running")
             return {}
         found: dict[str, RowDigest] = {}
         for format_, group in _by_format(files).items():
@@ -179,7 +179,7 @@ class Auditor:
         return found
 
     def _read(self, reader: Reader, files: Sequence[Listed]) -> Iterator[tuple[Listed, dict[str, Any]]]:
-        """The sums of each file. Files that do not go together, or cannot be read, are found by halving."""
+        """The sums of each file. Files that cannot be read, or not together, are found by halving."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -208,20 +208,22 @@ class Auditor:
         wanted = recorded.get(file.epoch)
         if wanted is None or wanted.digest is not None:
             return digest
-        # Without a digest only lines can be counted, and of CSV and text a row may have several.
+        # Without a digest only lines can be counted, and a row of CSV or text may have several.
         header = 1 if self.has_header and format_ == "csv" and not file.is_piece and digest.rows else 0
         return RowDigest(digest.rows - header)
 
     def _without_guesses(
         self, recorded: Mapping[int, RowDigest], epochs: dict[int, RowDigest], whole: RowDigest | None
     ) -> tuple[dict[int, RowDigest], RowDigest | None]:
-        """Without a digest more lines than rows are no contradiction: a row may have several."""
+        """Without a digest, more lines than rows prove nothing: a row may have several."""
         longer = {e for e, there in epochs.items() if there.digest is None and there.rows > recorded[e].rows}
         given = total(recorded.values())
         if whole is not None and whole.digest is None and whole.rows > given.rows:
             whole = None
         if longer or whole is None:
-            self._untold.append("there are more lines than rows, and a row may have several: digest=True would tell")
+            self._untold.append(
+                "there are more lines than rows, and a row may have several: digest=True would prove it"
+            )
         return {epoch: there for epoch, there in epochs.items() if epoch not in longer}, whole
 
     def _path(self, file: Listed) -> str:
@@ -231,7 +233,7 @@ class Auditor:
 def _by_epoch(
     recorded: Mapping[int, RowDigest], listed: Sequence[Listed], row_digests: Mapping[str, RowDigest]
 ) -> dict[int, RowDigest]:
-    """What is there of each epoch all of whose files were read."""
+    """The rows of each epoch all of whose files were read."""
     unread = {file.epoch for file in listed if file.name not in row_digests}
     found = {epoch: RowDigest() for epoch in recorded if epoch not in unread}
     for file in listed:
@@ -249,7 +251,7 @@ def _by_format(files: Sequence[Listed]) -> dict[str | None, list[Listed]]:
 
 
 def _unlike(files: Sequence[Listed]) -> list[list[Listed]]:
-    """Batches in which no two files have the same last name, by which sums are told apart. Nearly always one."""
+    """Batches in which no two files have the same name, by which sums are identified. Nearly always one batch."""
     batches: list[list[Listed]] = []
     seen: dict[str, int] = {}
     for file in files:
@@ -261,9 +263,7 @@ def _unlike(files: Sequence[Listed]) -> list[list[Listed]]:
 
 
 def _visible(files: Files, folder: str, below: str = "") -> Iterator[Entry]:
-    """Every file that a reader of the folder sees: as Spark does, names with a leading _ are passed over, unless they
-    are those of buckets.
-    """
+    """Every file that a reader of the folder sees. As in Spark, names with a leading _ are ignored, except buckets."""
     for entry in files.list(folder):
         if entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name):
             continue

@@ -1,8 +1,8 @@
-"""Avro: Spark's writer for it, what it says about frames that do not fit, and one file made of several.
+"""Avro: Spark's writer for it, its errors about frames that do not fit, and joining files.
 
-An Avro file is a head, which has the schema and the codec, and blocks of rows. Pieces of one schema become one file by
-a copy of their blocks: no row is decoded, so none can change, whatever types and unions the schema has, and those that
-Spark can write but not read are copied like all others.
+An Avro file is a head, which has the schema and the codec, and blocks of rows. Pieces of one schema are joined by
+copying their blocks. No row is decoded, so none can change, and schemas that Spark can write but not read are no
+problem.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def head_of(spark: SparkSession) -> dict[str, str]:
 
 
 def complaint(fault: Py4JError) -> tuple[str, str] | None:
-    """The class and the text of what Avro has against a frame or an option, if that is why a job failed."""
+    """The class and the text of Avro's error about a frame or an option, if that is why a job failed."""
     found = None
     for kind, message in hadoop_errors.chain(fault):
         if kind in (BAD_OPTION, BAD_FRAME) or message.startswith("[AVRO_"):
@@ -46,7 +46,7 @@ def complaint(fault: Py4JError) -> tuple[str, str] | None:
 
 
 class Joiner:
-    """Makes one file of several, in Spark's JVM, which has Avro's own code and reaches every file system."""
+    """Joins files in Spark's JVM, which has Avro's own code and reaches every file system."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -60,9 +60,9 @@ class Joiner:
         self._to_schema = jvm.org.apache.avro.generic.GenericDatumWriter
 
     def join(self, path: str, pieces: Sequence[str]) -> int:
-        """Copy the blocks of all pieces; the length of what was written.
+        """Copy the blocks of all pieces; the length of the result.
 
-        Schema, codec and notes in the head are those of the first.
+        Schema, codec and metadata in the head are those of the first.
         """
         with python_errors(path):
             system = self._path(path).getFileSystem(self._conf)

@@ -1,7 +1,7 @@
-"""What the footers of Parquet and ORC files tell, and one file made of several without decoding a value.
+"""Row counts from the footers of Parquet and ORC files, and joining files without decoding a value.
 
-A row group (ORC's stripe) is whole in itself, so a file of large pieces is a copy of their row groups, with a footer
-of its own. Pieces with small ones are merged by Spark instead (`joining.merge`).
+A row group (ORC's stripe) is self-contained, so large pieces are joined by copying their row groups into a file with a
+new footer. Spark merges pieces with small row groups instead (`joining.merge`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Columnar:
         if not paths:
             return []
         with python_errors(paths[0]):
-            told = str(self._calls.rows(format_, "\0".join(map(spark_path, paths))))
-        return [int(count) for count in told.split(" ")]
+            counts = str(self._calls.rows(format_, "\0".join(map(spark_path, paths))))
+        return [int(count) for count in counts.split(" ")]
 
     def join(self, format_: str, path: str, pieces: Sequence[str]) -> int | None:
         """Copy the row groups of all pieces into one file; its length. None if they are not alike, or encrypted."""

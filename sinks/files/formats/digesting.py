@@ -1,7 +1,7 @@
-"""Which digest each format gets: of values where files are typed, of lines where they are text.
+"""The digest of each format: of values in typed formats, of lines in text formats.
 
-A line is made by the function that is the writer's own (`to_json`, `to_csv`), with the writer's options. Where that is
-not certain to give the very line that is in the file, a digest is refused.
+A line is made by the same function as the writer's (`to_json`, `to_csv`), with the writer's options. Where that might
+not give exactly the line in the file, a digest is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TYPED = ("parquet", "orc")
 LINES = ("json", "csv", "text")
-COUNTED = ("avro",)  # its schema may be another than the frame's, so only rows are told
+COUNTED = ("avro",)  # its schema may differ from the frame's, so rows are only counted
 ENDINGS = {
     "parquet": "parquet",
     "orc": "orc",
@@ -42,14 +42,14 @@ def faults(format_: object, options: Mapping[str, str]) -> list[str]:
     found = []
     for key, value in options.items():
         if key.lower() == "linesep" and value != "\n":
-            found.append(f"digest=True: not with options[{key!r}]; lines are told apart by line feeds")
+            found.append(f"digest=True: not with options[{key!r}]; a digest needs lines that end with a line feed")
         if key.lower() in ("encoding", "charset") and value.upper().replace("-", "") != "UTF8":
             found.append(f"digest=True: not with options[{key!r}]; lines are read as UTF-8")
     return found
 
 
 def measure(frame: DataFrame, format_: str, options: Mapping[str, str]) -> Measure:
-    """What to sum up while these columns are written."""
+    """The measure of a frame in a format, with the writer's options."""
     from pyspark.sql import functions as f
 
     if format_ in TYPED:
@@ -68,13 +68,13 @@ def measure(frame: DataFrame, format_: str, options: Mapping[str, str]) -> Measu
 
 
 def _check_single(column: str, options: Mapping[str, str]) -> None:
-    """Of one column Spark's CSV writer leaves out what would be an empty line: a null, and what else options say."""
+    """With one column, Spark's CSV writer omits rows that would be empty lines: nulls, and others by its options."""
     given = [key for key in options if key.lower() in ("nullvalue", "emptyvalue", "quoteall")]
     if given:
         raise BadRows(
             f"digest=True: the frame has the one column {column!r}, and with options[{given[0]!r}] it is not certain "
             "which of its rows Spark's CSV writer leaves out. Nothing of the epoch was written. Leave out the option "
-            "or the digest, or write another column beside it"
+            "or the digest, or write a second column"
         )
 
 

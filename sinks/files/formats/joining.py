@@ -1,9 +1,9 @@
-"""Makes one file of the pieces of a closed part.
+"""Joins the pieces of a closed part into one file.
 
-Row formats are joined by their bytes: without a copy where the file system can (HDFS concat, when the epoch commits),
-by a copy into the staging area elsewhere. Avro files are always copied, block by block (`avro`), large Parquet and ORC
-files by their row groups (`columnar`). Of small ones Spark reads the rows and writes one well-formed file, while the
-epoch is staged. Either way what commit shows is a rename.
+Row formats are joined by their bytes: in place if the file system can (HDFS concat, when the epoch commits), else by a
+copy into the staging area. Avro files are always copied, block by block (`avro`), large Parquet and ORC files by their
+row groups (`columnar`). Small ones are merged: Spark reads their rows and writes one file, while the epoch is staged.
+Commit then only renames the result.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 BY_BYTES = ("json", "csv", "text")
 BY_BLOCKS = ("avro",)
 MERGED = ("parquet", "orc")
-BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # what is one stream after another is a stream
+BY_BYTES_CODECS = (None, "none", "uncompressed", "gzip", "bzip2")  # their streams can be concatenated
 GROUP = "_epochal_group"
-# Names are names, whatever characters are in them (Spark's own switch). And whatever the session allows elsewhere, a
-# file that cannot be read is an error, not a file without rows.
+# Paths are no patterns (Spark's own switch), and a file that cannot be read is an error, whatever the session's
+# settings allow elsewhere.
 STRICT = {"__globPaths__": "false", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
 def shape_of(frame: DataFrame, format_: str, options: dict[str, str]) -> str:
-    """Pieces of the same shape fit into one file.
+    """The shape of a piece: its format, and a digest of its schema and options. Only pieces of one shape are joined.
 
-    Digested, because a schema may be long and an option may be a secret.
+    It is a digest because a schema may be long and an option may be a secret.
     """
     facts = options if format_ != "avro" else options | avro.head_of(frame.sparkSession)
-    told = "\n".join([frame.schema.json(), *(f"{key}={facts[key]}" for key in sorted(facts))])
-    return f"{format_} {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    text = "\n".join([frame.schema.json(), *(f"{key}={facts[key]}" for key in sorted(facts))])
+    return f"{format_} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def format_of(shape: str) -> str:
@@ -55,7 +55,7 @@ def source_of(format_: str) -> str:
 
 
 def header_of(frame: DataFrame, writer: Callable[[DataFrame], DataFrameWriter], files: Files, folder: str) -> bytes:
-    """What Spark writes at the head of each file of this frame: a file without rows has nothing else."""
+    """The header that Spark writes to each file of this frame: all that a file without rows has."""
     empty = frame.sparkSession.createDataFrame([], frame.schema).coalesce(1)
     writer(empty).option("header", "true").save(spark_path(folder))
     names = [entry.name for entry in files.walk(folder) if not entry.name.startswith(("_", "."))]
@@ -74,10 +74,10 @@ def merge(
     *,
     published: bool = False,
 ) -> WriteCounts:
-    """One file a group, below ``_epochal_group=<number>`` of the folder. One job, however many groups there are.
+    """Write one file per group, below ``_epochal_group=<number>`` of the folder, in one job; what Spark counted.
 
-    What Spark says of the write comes back. Without a `schema` Spark asks the files, which is a job of its own. Pieces
-    are known by where they lie in the staging area, `published` files by their names, of which no two may be equal.
+    Without a `schema` Spark reads it from the files, which is another job. Pieces are identified by their path in the
+    staging area, `published` files by their names, of which no two may be equal.
     """
     with set_for(spark, for_many_files(spark)):
         return _merge(spark, format_, groups, writer, folder, schema, published=published)
@@ -148,7 +148,7 @@ def name_of(path: str) -> str:
 
 
 def _tail(path: str) -> str:
-    """The end of a piece's path, which tells it from all others: folder of the epoch, bucket and name."""
+    """The end of a piece's path, which identifies it: folder of the epoch, bucket and name."""
     return path[path.index("/_epochal/") :]
 
 

@@ -1,8 +1,8 @@
-"""From the values of rows to the folders of buckets, so that no value can lead out of the target.
+"""Makes folder names of bucket values. No value can lead out of the target.
 
 In Spark each bucket value becomes a short text of letters, digits, ``-`` and ``_`` (`encoded`), by
 which Spark's writer splits the staged files. Only Python turns it into a folder's name
-(`folder_name`), in one place: Hive's style, with everything escaped that a path could mistake.
+(`folder_name`), in one place: in Hive's style, with all characters escaped that mean something in a path.
 
 ==========================================  =====================================================
 value                                       folder
@@ -11,10 +11,10 @@ value                                       folder
 ``a/../b``                                  ``day=a%2F..%2Fb``
 null                                        ``day=__HIVE_DEFAULT_PARTITION__``
 the empty string                            ``day=__EPOCHAL_EMPTY__``
-over 255 bytes when spelled                 ``day=the first charac...~<sha256, 16 digits>``
+a name of over 255 bytes                    ``day=the first charac...~<sha256, 16 digits>``
 ==========================================  =====================================================
 
-The folder is an index: the rows in the files keep their columns, whole, unless
+The folder is only an index: the rows in the files keep the bucket columns, unless
 ``drop_bucket_columns`` is set.
 """
 
@@ -70,7 +70,7 @@ class TimeBucket:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket by what a function makes of a frame's columns. The same row must always get the same value.
+    """A bucket by the result of a function of the frame's columns. The same row must always get the same value.
 
     >>> Bucket("tier", lambda orders: F.when(orders.amount > 1000, "large").otherwise("small")).folder
     'tier'
@@ -99,7 +99,7 @@ def folder_of(bucket: AnyBucket) -> str:
 
 
 def escape(text: str) -> str:
-    """Hive's escaping: what a path could mistake becomes %XX.
+    """Hive's escaping: characters that mean something in a path become %XX.
 
     >>> escape("a/b=c")
     'a%2Fb%3Dc'
@@ -108,7 +108,7 @@ def escape(text: str) -> str:
 
 
 def folder_name(key: str, value: Value) -> str:
-    """The one folder that a value belongs into.
+    """The folder of a value.
 
     >>> folder_name("day", Value("../../etc"))
     'day=..%2F..%2Fetc'
@@ -127,7 +127,7 @@ def folder_name(key: str, value: Value) -> str:
 
 
 def survives(value: Value, key: str) -> bool:
-    """Whether the folder's name says all of the value, so that the column could be dropped."""
+    """Whether the folder's name holds the complete value, so that the column can be dropped."""
     if value.text is None:
         return True
     return value.text not in ("", NULL, EMPTY) and folder_name(key, value) == f"{escape(key)}={escape(value.text)}"
@@ -163,7 +163,7 @@ def _made(frame: DataFrame, bucket: Bucket) -> Column:
 
     value = bucket.by(frame)
     if not isinstance(value, SparkColumn):
-        raise BadRows(f"bucket {bucket.name!r}: its function returned {value!r}, which is no Column")
+        raise BadRows(f"bucket {bucket.name!r}: its function returned {value!r}, which is not a Column")
     return value.cast("string")
 
 

@@ -49,7 +49,7 @@ class Complete(CheckedOptions):
         return 0.0 if self.delay is None else parse_duration(self.delay)
 
     def divide(self, awaited: Mapping[str, float], *, watermark: float | None, clock: float) -> Marks:
-        """Tell the buckets that are complete from those that are not."""
+        """Divide the buckets into those that are complete and those that are not."""
         now = clock if self.by == "clock" else watermark
         over = {bucket for bucket, end in awaited.items() if now is not None and end + self.seconds <= now}
         return Marks({bucket: end for bucket, end in awaited.items() if bucket not in over}, tuple(sorted(over)))
@@ -92,8 +92,8 @@ def next_version(names: Iterable[str]) -> int:
 
 
 def marker(folder: str, version: int, attempt: Attempt) -> tuple[str, bytes]:
-    """A marker's name below the target, and what is in it."""
-    told = {
+    """A marker's name below the target, and its content."""
+    content = {
         "format": FORMAT,
         "bucket": folder.rstrip("/"),
         "version": version,
@@ -101,18 +101,18 @@ def marker(folder: str, version: int, attempt: Attempt) -> tuple[str, bytes]:
         "epoch": attempt.epoch,
     }
     name = SUCCESS if version == 1 else f"{SUCCESS}-{version}"
-    return f"{folder}{name}", json.dumps(told, sort_keys=True).encode() + b"\n"
+    return f"{folder}{name}", json.dumps(content, sort_keys=True).encode() + b"\n"
 
 
 def _end(text: str, bucket: TimeBucket) -> float | None:
     try:
         start = datetime.strptime(text, _START[bucket.unit])  # noqa: DTZ007  # its zone comes below
         after = _next(start, bucket.unit)
-        # The last instant, and of two that the clocks show alike in autumn the later: the bucket holds both.
+        # The last instant. Of two that clocks show alike in autumn it is the later one: the bucket holds both.
         last = (after - _INSTANT).replace(tzinfo=ZoneInfo(bucket.timezone), fold=1)
         return float(round(last.timestamp()))
     except (ValueError, OverflowError):
-        return None  # null, or a year that calendars here do not have
+        return None  # null, or a year that Python's calendar does not have
 
 
 def _next(start: datetime, unit: str) -> datetime:

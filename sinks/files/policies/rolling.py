@@ -1,8 +1,8 @@
 """When a part that stays open over epochs is closed. Pure: no I/O and no clock of its own.
 
 Each epoch adds pieces to the open part of a bucket, in the order of epochs and names. As soon as the pieces reach
-`max_bytes` or `max_rows`, they are closed and become one published file; what comes after them is the next part.
-What is left stays open until `max_age` after its first piece or `inactivity` after its last.
+`max_bytes` or `max_rows`, the part is closed and becomes one published file; later pieces belong to the next part.
+Other parts stay open until `max_age` after their first piece or `inactivity` after their last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from epochal.sinks.config.declaring import CheckedOptions, Option, declared
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.quantities import parse_duration, parse_size
 
-MERGE_BELOW = 512 * 1024  # from this size on, what is read is no slower for being in more row groups (docs/files.md)
+MERGE_BELOW = 512 * 1024  # from this size on, more row groups do not make reading slower (docs/files.md)
 
 
 @declared
@@ -86,9 +86,9 @@ class Piece:
 
     epoch: int
     bucket: str  # the folder below the target, with a slash at its end; empty without buckets
-    name: str  # below the folder in which the epoch's pieces lie
+    name: str  # below the folder of the epoch's pieces
     bytes: int
-    rows: int | None  # where they were counted
+    rows: int | None  # None if they were not counted
     at: float  # the wall clock of its epoch
     shape: str  # pieces of different shapes do not fit into one file
 
@@ -113,7 +113,10 @@ def roll_plan(
     shape: str | None = None,
     complete: Collection[str] = (),
 ) -> RollPlan:
-    """Decide for every bucket. Without a policy all is closed; so is what has another `shape`, and what is complete."""
+    """Which parts close now, and which stay open.
+
+    Without a policy every part closes. So do parts of another `shape`, and parts of buckets that are `complete`.
+    """
     closed: list[tuple[Piece, ...]] = []
     left: list[Piece] = []
     for part in _parts(sorted(pieces, key=lambda piece: piece.order)):
@@ -137,19 +140,19 @@ NEVER = float("inf")
 
 
 def due(parts: Iterable[Iterable[Piece]], policy: Rolling) -> float:
-    """When the first of some open parts is to be closed by the clock; infinity for never."""
-    found = NEVER
+    """When the first of some open parts closes by the clock; infinity for never."""
+    earliest = NEVER
     for part in parts:
         times = [piece.at for piece in part]
         if policy.age_limit is not None:
-            found = min(found, min(times) + policy.age_limit)
+            earliest = min(earliest, min(times) + policy.age_limit)
         if policy.idle_limit is not None:
-            found = min(found, max(times) + policy.idle_limit)
-    return found
+            earliest = min(earliest, max(times) + policy.idle_limit)
+    return earliest
 
 
 def open_parts(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """The pieces of each part that is open."""
+    """The pieces of each open part."""
     return list(_parts(sorted(pieces, key=lambda piece: piece.order)))
 
 
