@@ -12,7 +12,7 @@ from epochal import RollingFileSink, published
 from epochal.sinks.storage.sink_files import LocalSinkFiles, OneByOne
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.files import TEMPORARY
+from epochal.txn.files import TEMPORARY, LocalFiles
 from epochal.txn.journal import Journal
 from tests.cli.scene import QUERY, Scene
 from tests.sinks.compacting import name_of, publish
@@ -27,20 +27,21 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(files: LocalSinkFiles, path: str, *args: Any, **kwargs: Any) -> Any:
+        def call(files: LocalFiles, path: str, *args: Any, **kwargs: Any) -> Any:
             seen.append(f"{name} {path}")
             return original(files, path, *args, **kwargs)
 
         return call
 
     for name in CHANGING:
-        monkeypatch.setattr(LocalSinkFiles, name, watched(name, getattr(LocalSinkFiles, name)))
+        owner = LocalFiles if name in vars(LocalFiles) else LocalSinkFiles
+        monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
     return seen
 
 
 def test_every_file_operation_is_known_to_read_or_to_change() -> None:
     reading = {"read", "names", "list", "walk", "length", "joins_in_place", "head", "sync", "sync_all"}
-    public = {name for name in vars(LocalSinkFiles) if not name.startswith("_")}
+    public = {name for kind in (LocalFiles, LocalSinkFiles) for name in vars(kind) if not name.startswith("_")}
 
     assert public == reading | {*CHANGING}
     assert {name for name in vars(OneByOne) if not name.startswith("_")} >= {"rename_all", "delete_all"}  # by those

@@ -72,7 +72,7 @@ def test_a_certificate_is_shown_to_nobody_else_either() -> None:
 
 def test_a_journal_that_has_lost_its_tls_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(trust.HOSTS, HOST)
-    with pytest.raises(Refused, match=f"without TLS, and the password.*set {TLS}=off") as told:
+    with pytest.raises(Refused, match=f"without TLS, so the password would.*set {TLS}=off") as told:
         described(tls=False).with_secrets()
     assert SECRET not in str(told.value)
     monkeypatch.setenv(TLS, "off")
@@ -125,7 +125,7 @@ def test_a_closed_port_is_told_with_the_sink_and_what_to_do() -> None:
         CassandraSink("shop.orders", name="serving", port=port).open("1f0c9a2e")
 
     assert str(told.value).startswith(f"sink 'serving': Cassandra at 127.0.0.1, port {port}: ConnectionRefusedError")
-    assert str(told.value).endswith("is the server up, and is this the port of its clients (9042)?")
+    assert str(told.value).endswith("is the server up, and is this its client port (9042)?")
 
 
 def test_an_unknown_host_is_told_with_the_sink_and_what_to_do() -> None:
@@ -142,7 +142,7 @@ def test_a_server_that_hangs_up_is_told_with_what_it_may_want(tmp_path: Path, mo
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1.0)
     with listening() as (port, heard):
         sink = CassandraSink.from_description(CassandraSink("shop.orders", port=port, staging=str(tmp_path)).describe())
-        with pytest.raises(StoreAway, match="does it want TLS"):
+        with pytest.raises(StoreAway, match="does it require TLS"):
             sink.open("1f0c9a2e")
 
     assert heard

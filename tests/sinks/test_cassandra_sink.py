@@ -211,7 +211,7 @@ def test_a_handle_comes_back_as_it_was_and_a_newer_one_is_refused() -> None:
         ({"id": "string"}, "id: string in the frame, bigint in the table"),
         ({"id": "long", "t": "timestamp_ntz"}, "t: timestamp_ntz in the frame, text in the table"),
         ({"id": "long", "l": {"type": "array", "elementType": "integer"}}, "l: list<int> is not frozen"),
-        ({"id": "long", "s": "integer"}, "s: static"),
+        ({"id": "long", "s": "integer"}, "s: a static column"),
         ({"id": "long", "f": {"type": "array", "elementType": "string"}}, "f.element: string in the frame, int"),
     ],
 )
