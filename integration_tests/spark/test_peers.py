@@ -37,7 +37,7 @@ def test_an_older_checkpoint_that_is_restored_doubles_nothing_and_says_so(spark:
     with pytest.raises(Rewound, match="restored from an older copy") as refused:
         run(spark, world, archive(world, bucket_by=["word"], rolling=Rolling(max_rows=3 * ROWS)))
 
-    assert "Bring back the newest copy of the journal" in str(refused.value)
+    assert "Restore the newest copy of the journal" in str(refused.value)
     assert tree(world.first) == before
     # What it says helps: with the newest journal the older checkpoint may stay, and nothing comes twice.
     shutil.rmtree(world.journal)

@@ -190,7 +190,7 @@ def test_a_piece_that_another_program_removed_stops_the_query_before_anything_is
     kept = piece.read_bytes()
     piece.unlink()
     world.feed(3)
-    with pytest.raises(Refused, match="is gone instead of"):
+    with pytest.raises(Refused, match="is missing instead of"):
         run(spark, world, archive(world, rolling=PART))
     piece.write_bytes(kept)
     for checksum in piece.parent.glob(".*.crc"):
