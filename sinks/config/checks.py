@@ -1,4 +1,4 @@
-"""The usual checks of one option. Each notes its faults, and returns the value as it is to be kept.
+"""The usual checks of one option. Each notes its faults, and returns the value in its final form.
 
 A check of a declaration is called with the faults, the option's name and what was given.
 """
@@ -88,7 +88,7 @@ def texts(expected: str) -> Check:
 
 
 def parsed(parse: Callable[[object], object]) -> Check:
-    """What `parse` understands; it is kept as it was given."""
+    """A value that `parse` understands; it stays as it was given."""
 
     def check(faults: Faults, option: str, value: Any) -> Any:
         faults.parsed(option, value, parse)

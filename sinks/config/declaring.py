@@ -60,7 +60,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")  # in Markdown
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is to be said of an option beside its name, its type and its default."""
+    """What an option declares besides its name, its type and its default."""
 
     doc: str  # for the table in the docs, in Markdown
     expects: str = ""  # what a right value is, for errors
@@ -77,7 +77,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """An option with all that follows from how it is declared."""
+    """An option with everything that follows from its declaration."""
 
     name: str
     types: tuple[Any, ...]  # the members of a union, without None
@@ -111,7 +111,7 @@ class Declaration:
         return journal if isinstance(journal, str) else self.name if journal else ""
 
     def checked(self, value: Any, faults: Faults) -> Any:
-        """The value as it is to be kept; what is wrong with it is noted."""
+        """The value in its final form; what is wrong with it is noted."""
         if value is None and self.optional:
             return None
         if self.group is not None and isinstance(value, self.group):
@@ -149,7 +149,7 @@ class Declaration:
         return any(get_origin(one) is Sequence for one in self.types)
 
     def parsed(self, text: str) -> Any:
-        """What the text of a Spark setting stands for; ValueError if it stands for nothing."""
+        """The value of a Spark setting's text; ValueError if it has none."""
         if self.option.parse is not None:
             return self.option.parse(text)
         if self.words or str in self.types:
@@ -187,9 +187,9 @@ def _declaration(parameter: inspect.Parameter, kind: Any, option: Option) -> Dec
 
 
 def declared_options(init: Init) -> Init:
-    """For a constructor: keyword arguments that it does not have are an OptionError, beside all its other faults.
+    """For a constructor: unknown keyword arguments raise an OptionError, together with all its other faults.
 
-    To type checkers it stays what it is; `help` shows its parameters by their plain types, and what each is for.
+    Type checkers see the constructor unchanged; `help` shows its parameters with plain types, and what each is for.
     """
     signature = inspect.signature(init)
     names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
@@ -211,8 +211,8 @@ def declared_options(init: Init) -> Init:
     hints = get_type_hints(init)
     shown = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in signature.parameters.values()]
     checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # where `help` looks
-    told = {name: _LINK.sub(r"\1", one.option.doc) for name, one in declarations(checked).items()}
-    lines = "".join(f"\n  {name}: {doc}" for name, doc in told.items())
+    docs = {name: _LINK.sub(r"\1", one.option.doc) for name, one in declarations(checked).items()}
+    lines = "".join(f"\n  {name}: {doc}" for name, doc in docs.items())
     checked.__doc__ = f"Options:{lines}" if lines else init.__doc__
     return cast("Init", checked)
 
@@ -237,13 +237,13 @@ class CheckedOptions:
     def __post_init__(self) -> None:
         faults = Faults(self._what())
         for one in declarations(type(self)).values():
-            # The dataclass is frozen: nobody changes an option, but here it gets its final form (a tuple for a list).
+            # The dataclass is frozen; only here an option gets its final form (a tuple for a list).
             object.__setattr__(self, one.name, one.checked(getattr(self, one.name), faults))
         self.check_together(faults)
         faults.done()
 
     def check_together(self, faults: Faults) -> None:
-        """Note what is wrong with options beside each other. Those that are wrong by themselves are noted already."""
+        """Note what is wrong with options in combination. Those that are wrong by themselves are noted already."""
 
     def _what(self) -> str:
         first = next(iter(inspect.signature(type(self)).parameters.values()), None)
@@ -273,7 +273,7 @@ class SinkOptions(CheckedOptions):
     def from_description(cls, description: Mapping[str, Json]) -> Self:
         """A sink that can commit and abort what a journal describes.
 
-        Keys that are no option are passed over, and what is missing has its default: journals of other versions.
+        Unknown keys are ignored and missing ones have their default: another version may have written the journal.
         """
         return cls(**cls.arguments_of(description))
 
@@ -310,8 +310,8 @@ def restored(kind: type, description: Mapping[str, Json]) -> dict[str, Any]:
             found[one.name] = one.group(**restored(one.group, description))
         elif one.key in description:
             value: Any = description[one.key]
-            whole = one.option.restore is not None and isinstance(value, str)
-            found[one.name] = one.option.restore(value) if whole and one.option.restore else value
+            restore = one.option.restore if isinstance(value, str) else None
+            found[one.name] = restore(value) if restore is not None else value
     return found
 
 

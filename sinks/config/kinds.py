@@ -1,6 +1,6 @@
-"""The kinds of sinks, by the names that Spark settings and journals have for them.
+"""The kinds of sinks, by their names in Spark settings and journals.
 
-A package of its own adds a kind by an entry point of `GROUP`: its name is the kind, its value the sink's class.
+Another package adds a kind with an entry point of `GROUP`: its name is the kind, its value the sink's class.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from epochal.txn.model import Json
 from epochal.txn.participant import Participant
 
 GROUP = "epochal.sinks"
-# For a checkout that is not installed and so has no entry points. They are loaded when they are asked for: each needs
+# For a checkout that is not installed and so has no entry points. Each is loaded when it is needed: it needs the
 # packages of its own extra.
 BUILT_IN = {
     "cassandra": "epochal.sinks.cassandra:CassandraSink",
@@ -37,7 +37,7 @@ class SinkClass(Protocol):
 
 
 def kinds() -> list[str]:
-    """The names of all kinds that are there."""
+    """The names of all kinds that are installed."""
     return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
 
 

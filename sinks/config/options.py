@@ -24,7 +24,7 @@ class Faults:
         self._faults.append(fault)
 
     def check(self, holds: bool, fault: str) -> bool:
-        """Note a fault unless something holds."""
+        """Note a fault unless a condition holds."""
         if not holds:
             self.add(fault)
         return holds
@@ -67,7 +67,7 @@ class Faults:
             return None
 
     def done(self) -> None:
-        """Raise what was found."""
+        """Raise all faults in one error, if there are any."""
         if self._faults:
             raise OptionError(self._what, self._faults)
 

@@ -1,4 +1,4 @@
-"""From Spark settings, which are texts, to the arguments of a constructor, by its declared options."""
+"""Makes a constructor's arguments from Spark settings, which are texts, by its declared options."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Settings:
 
     @property
     def names(self) -> list[str]:
-        """The settings that there are, without the keys of dictionaries."""
+        """The names of all settings, without the keys of dictionaries."""
         return list(self._slots)
 
     def arguments(self, given: Mapping[str, str], noun: str) -> dict[str, Any] | None:
-        """What the texts stand for; None if something is wrong, which is noted."""
+        """The arguments that the texts stand for; None if something is wrong, which is noted."""
         values: dict[tuple[str, str], Any] = {}
         spelled: dict[tuple[str, str], str] = {}
         nested: dict[str, dict[str, str]] = {}
@@ -45,8 +45,8 @@ class Settings:
                 try:
                     value = one.parsed(text)
                 except ValueError as error:
-                    told = "; ".join(error.faults) if isinstance(error, OptionError) else error
-                    good = self._fault(key, f"{'' if one.option.secret else f'={text!r}'}: {told}")
+                    reason = "; ".join(error.faults) if isinstance(error, OptionError) else error
+                    good = self._fault(key, f"{'' if one.option.secret else f'={text!r}'}: {reason}")
                     continue
                 if slot in values and values[slot] != value:
                     good = self._fault(key, f": differs from {self._where}{spelled[slot]}; set one of them")

@@ -1,7 +1,7 @@
-"""Which hosts may have the secrets of this process, where only a journal names them.
+"""Which hosts may get the secrets of this process if only a journal names them.
 
-`epochal recover` and its like rebuild sinks from what a journal describes. Whoever can write to the journal can name
-any host there. So a password, or a client's certificate, goes only where the one who runs the command says: by
+`epochal recover` and similar commands rebuild sinks from the journal. Whoever can write to the journal can name any
+host there. So a password, or a client certificate, is sent only to hosts that the user of the command names, with
 ``--trust HOST`` or the environment.
 """
 
@@ -15,7 +15,7 @@ HOSTS = "EPOCHAL_CASSANDRA_HOSTS"
 
 
 def distrusted(hosts: Sequence[str], port: int) -> list[str]:
-    """Those of the hosts that nobody but a journal names. A name with a port is for that port only."""
+    """Those of the hosts that only a journal names. A name with a port is for that port only."""
     named = {entry.strip().lower() for entry in os.environ.get(HOSTS, "").split(",")}
     return [host for host in hosts if not named & set(_spellings(host.lower(), port))]
 
@@ -31,7 +31,7 @@ def _spellings(host: str, port: int) -> list[str]:
 
 @contextmanager
 def trusting(hosts: str | None) -> Iterator[None]:
-    """Trust these too, with commas between them, for a while."""
+    """Trust these hosts too, separated by commas, for the duration of a block."""
     before = os.environ.get(HOSTS)
     if hosts:
         os.environ[HOSTS] = f"{before},{hosts}" if before else hosts

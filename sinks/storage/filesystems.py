@@ -1,7 +1,7 @@
-"""Which of Hadoop's file systems keep what the protocol stands on: a rename is one step, and a name has one winner.
+"""Which of Hadoop's file systems the protocol can use: a rename must be atomic, and of two renames to a name one fails.
 
-Judged by scheme, before anything is written and before the file system's own code is loaded. What is not known is
-refused too, unless the user answers for it in Hadoop's settings: a wrong guess here would lose rows, rarely and
+The scheme decides, before anything is written and before the file system's own code is loaded. Unknown schemes are
+refused too, unless the user allows them in Hadoop's settings: a wrong guess here would lose rows, rarely and
 silently.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from epochal.txn.errors import Refused
 
-SETTING = "epochal.atomic.filesystems"  # of Hadoop's: schemes that the user answers for, with commas between
-ACLS = "fs.capability.paths.acls"  # what of Azure's accounts only those with real folders have
+SETTING = "epochal.atomic.filesystems"  # of Hadoop: schemes that the user allows, separated by commas
+ACLS = "fs.capability.paths.acls"  # a capability that only Azure accounts with a hierarchical namespace have
 
-KEPT = frozenset({"file", "hdfs"})
-AZURE = ("abfs", "abfss")  # if the account has real folders
-VIEWS = ("viewfs",)  # if what is mounted there is kept
+ATOMIC = frozenset({"file", "hdfs"})
+AZURE = ("abfs", "abfss")  # if the account has a hierarchical namespace
+VIEWS = ("viewfs",)  # if the file systems mounted there are allowed
 
 _OBJECTS = "it is an object store, where a rename is a copy and a removal, and a name can be given twice at a time"
 _SERVERS = "what a rename does to a name that is taken is up to its server"
@@ -36,14 +36,14 @@ _ADVICE = "epochal has written nothing. Use HDFS or a local disk; docs/files.md 
 
 
 def check(path: str, answered_for: str = "") -> None:
-    """Refuse a path whose scheme does not promise that only one of two drivers can win a name.
+    """Refuse a path whose scheme does not guarantee that only one of two drivers can win a name.
 
     >>> check("hdfs://host/data")
     >>> check("maprfs:///data", answered_for="maprfs")
     """
     check_known(path)
     scheme = scheme_of(path)
-    if not scheme or scheme in KEPT or scheme in AZURE or scheme in VIEWS:
+    if not scheme or scheme in ATOMIC or scheme in AZURE or scheme in VIEWS:
         return
     if scheme not in {name.strip().lower() for name in answered_for.split(",")}:
         why = DEPENDS.get(scheme, f"of {scheme} epochal does not know it")
@@ -54,14 +54,14 @@ def check(path: str, answered_for: str = "") -> None:
 
 
 def check_known(path: str) -> None:
-    """Refuse a path of which the scheme alone says that it cannot work."""
+    """Refuse a path whose scheme can never work."""
     scheme = scheme_of(path)
     if scheme in BROKEN:
         raise Refused(f"{path}: no file of {scheme} can be made exactly once: {BROKEN[scheme]}. {_ADVICE}")
 
 
 def check_azure(path: str, has: Callable[[str], bool]) -> None:
-    """Refuse an account of Azure's without a hierarchical namespace: an object store under the same scheme."""
+    """Refuse an Azure account without a hierarchical namespace: it is an object store under the same scheme."""
     if scheme_of(path) in AZURE and not has(ACLS):
         raise Refused(
             f"{path}: no file of this account can be made exactly once: it has no hierarchical namespace, so "
@@ -70,7 +70,7 @@ def check_azure(path: str, has: Callable[[str], bool]) -> None:
 
 
 def behind(path: str, mounts: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
-    """What is mounted where a path of a view is. `mounts` are folders of the view and what is there.
+    """The places that are mounted at a path of a view. `mounts` are folders of the view and what is mounted there.
 
     >>> behind("viewfs://shop/data/orders", [("/data", ["hdfs://host/data"]), ("/old", ["s3a://bucket/old"])])
     ['hdfs://host/data']

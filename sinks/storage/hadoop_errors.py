@@ -1,6 +1,6 @@
 """Hadoop's exceptions as the Python errors of the same meaning, each in one line that says what to do.
 
-Their messages bring the server's stack along, and what Spark throws wraps them several times: a page of Java with the
+Their messages include the server's stack trace, and Spark's exceptions wrap them several times: a page of Java with the
 one sentence that matters somewhere inside.
 """
 
@@ -14,12 +14,12 @@ from py4j.protocol import Py4JError
 DENIED = ("AccessControlException", "AuthorizationException")
 FULL = ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException")
 SAFE_MODE = ("SafeModeException",)  # its own message says what to do
-_TELLING = (*DENIED, *FULL, *SAFE_MODE)
+_WITH_ADVICE = (*DENIED, *FULL, *SAFE_MODE)
 _DEPTH = 16  # causes of causes; more than Spark nests
 
 
 def python_error(path: str, kind: str, message: str) -> OSError:
-    """What Hadoop has said about a path. Whatever has no meaning of its own here is OSError, to be tried again.
+    """Hadoop's error about a path as a Python error. Those without a class of their own are OSError: try again.
 
     >>> python_error("hdfs://host/a", "AccessControlException", "Permission denied: user=eve")
     PermissionError('hdfs://host/a: Permission denied: user=eve. Give that user the right, or run as another')
@@ -40,7 +40,7 @@ def python_error(path: str, kind: str, message: str) -> OSError:
 
 
 def from_java(path: str, fault: Py4JError) -> OSError:
-    """The same for what a call into the JVM has thrown."""
+    """The same for an exception of a call into the JVM."""
     found = list(chain(fault))
     return python_error(path, *found[0]) if found else OSError(f"{path}: {in_one_line(str(fault))}")
 
@@ -51,7 +51,7 @@ def in_short(fault: Exception) -> str:
         return f"{type(fault).__name__}: {fault}"
     found = list(chain(fault))
     for kind, message in found:
-        if _simple(kind) in _TELLING:
+        if _simple(kind) in _WITH_ADVICE:
             # The path is in the message: Spark's writer has chosen it.
             return str(python_error("Hadoop", kind, message))
     return f"{found[0][0]}: {in_one_line(found[0][1])}" if found else in_one_line(str(fault))
@@ -64,7 +64,7 @@ def chain(fault: Py4JError) -> Iterator[tuple[str, str]]:
         if java is None:
             return
         kind = str(java.getClass().getName())
-        # What the server threw, if the client knew no such class or left it wrapped.
+        # The server's exception, if the client does not know its class or left it wrapped.
         kind = str(java.getClassName()) if _simple(kind) == "RemoteException" else kind
         yield kind, str(java.getMessage() or "")
         java = java.getCause()
@@ -76,5 +76,5 @@ def _simple(kind: str) -> str:
 
 def in_one_line(message: str) -> str:
     """A message without the server's stack, without the link to a wiki, in one line."""
-    told = message.partition("\n\tat ")[0].partition("; For more details see:")[0]
-    return " ".join(told.split()).removesuffix(".")
+    text = message.partition("\n\tat ")[0].partition("; For more details see:")[0]
+    return " ".join(text.split()).removesuffix(".")

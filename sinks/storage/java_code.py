@@ -1,7 +1,7 @@
 """Small Java classes of our own, compiled in Spark's JVM when they are first used: no jar has to be shipped.
 
-Spark brings a compiler, Janino, for the code that it makes of queries. A class that does in one call what Python would
-do in dozens of messages to the JVM saves a large part of an epoch's time.
+Spark includes a compiler, Janino, for the code that it generates from queries. A class that does in one call what
+Python would do in dozens of messages to the JVM saves a large part of an epoch's time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _lock = threading.Lock()
 
 
 def new(spark: SparkSession, package: str, name: str) -> Any:
-    """A new object of the class ``epochal.<name>``, whose source lies in a package as ``<name>.java``.
+    """A new object of the class ``epochal.<name>``, whose source is ``<name>.java`` in a package.
 
-    It may use the classes that were asked for before it.
+    It may use the classes that were compiled before it.
     """
     gateway: Any = spark.sparkContext._gateway
     with _lock:
@@ -36,7 +36,7 @@ def _compiled(spark: SparkSession, package: str, name: str, newest: Any) -> Any:
     jvm: Any = spark._jvm
     source = importlib.resources.files(package).joinpath(f"{name}.java").read_text(encoding="utf-8")
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    # The loader that has the user's jars too: a file system may come from one of them.
+    # This loader has the user's jars too: a file system may come from one of them.
     users = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     compiler.setParentClassLoader(newest.getClassLoader() if newest is not None else users)
     compiler.cook(source)

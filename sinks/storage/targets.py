@@ -1,4 +1,4 @@
-"""Whether a folder can be made and written to. Looks only."""
+"""Checks whether a folder can be made and written to. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epochal.txn.files import is_local, local_path
 
 
 def check_writable(sink: str, target: str) -> None:
-    """Refuse a local folder that cannot be; what other file systems allow is seen when they are asked."""
+    """Refuse a local folder that cannot be written to. Other file systems report it when they are used."""
     if is_local(target) and (why := _unwritable(target)):
         raise Refused(
             f"sink {sink!r}: {why}. Nothing was written. Correct the sink's path, or let this user write there"

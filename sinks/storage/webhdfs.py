@@ -1,7 +1,7 @@
-"""File operations on HDFS over HTTP, for programs that run no JVM: the command line above all.
+"""File operations on HDFS over HTTP, for programs without a JVM, such as the command line.
 
-WebHDFS's plain rename answers False for everything and moves a file into a folder of that name, so the strict one is
-asked for. A writer that dies leaves a file that looks whole: files are made under a temporary name and renamed.
+WebHDFS's plain rename returns False for every failure and moves a file into a folder of that name, so the strict one is
+used. A writer that dies leaves a file that looks complete: files are written under a temporary name and renamed.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class WebHdfsFiles:
         self._each(self.delete, paths)
 
     def _each(self, act: Callable[[Step], Answer], steps: Sequence[Step]) -> Sequence[Answer]:
-        """Side by side. After a fault no further step is begun, and none is at work when it is raised."""
+        """Run steps concurrently. After an error no further step begins, and it is raised when none is running."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="epochal-files") as pool:
             return list(pool.map(act, steps))
 
@@ -138,7 +138,7 @@ class WebHdfsFiles:
 
 
 def reaches(path: str) -> bool:
-    """Whether a path is on HDFS and the user has said where its HTTP door is."""
+    """Whether a path is on HDFS and the user has set its HTTP address."""
     return path.startswith("hdfs:") and bool(os.environ.get(ADDRESS))
 
 
