@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Rejecting(Protocol):
-    """A sink that can tell which rows it will not have."""
+    """A sink that knows which rows it rejects."""
 
     def rejected(self, rows: DataFrame) -> DataFrame:
-        """The rows that it will not have, with the reason for each."""
+        """The rows that it rejects, with the reason for each."""
 
 
 class DeadLetters(Wrapper["DataFrame"]):

@@ -4,9 +4,8 @@ Both sides go through here, so that they cannot differ in how they count. A dige
 row (`epochal.txn.row_digests`). The high and the low half of each hash are summed on their own: no sum overflows.
 
 *Values*: the hash of a row is that of its columns in order of name, each with its name before it; a null is passed
-over with its name, so a column that was added later changes nothing for older rows. What is nested goes in as JSON,
-in which a missing value, an empty one and one in the field beside it are told apart, and maps, which Spark will not
-hash, have an order.
+over with its name, so a column that was added later changes nothing for older rows. Nested values are hashed as JSON,
+which distinguishes a missing value, an empty one and one in another field. Maps, which Spark does not hash, are sorted.
 
 *Lines*: of text formats each line is hashed, as the file has it.
 """

@@ -1,4 +1,4 @@
-"""Why one of our own checks ended a job of Spark's: the reason travels inside Spark's error message."""
+"""The reason why one of our own checks failed a Spark job. It is part of Spark's error message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REASON = re.compile(r"epochal<<(.*?)>>", re.DOTALL)
 
 
 def marked(reason: str) -> str:
-    """A reason on its way through Spark."""
+    """A reason, marked so that `reason_of` finds it in Spark's error message."""
     return f"epochal<<{reason}>>"
 
 

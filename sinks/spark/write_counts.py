@@ -1,8 +1,8 @@
-"""What Spark says that it wrote, to be compared with what is there.
+"""The rows, files and bytes that Spark reports of a write, to compare them with the files that the driver sees.
 
-Each task of a write counts its rows, and looks at each of its files when it has closed it, on its own machine. A file
-that the driver does not find, or not as long, is on another machine's disk or was removed: without this comparison the
-rows that are left would pass for all there were.
+Each task of a write counts its rows, and measures each of its files on its own machine when it has closed it. A file
+that the driver does not see, or sees with another length, is on another machine's disk or was removed. Without this
+comparison its rows would be lost unnoticed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def counted(spark: SparkSession, folder: str, write: Callable[[], None]) -> Writ
     listener.listen(spark._jsparkSession, folder)
     try:
         write()
-        told = listener.take(TIMEOUT)
-        if told is None:
+        report = listener.take(TIMEOUT)
+        if report is None:
             raise Refused(
-                f"Spark has written to {folder} and not said within {TIMEOUT} s how many rows and files; the last that "
-                f"it told of was {str(listener.seen()) or 'nothing'}. Its listeners are too slow, or a plugin has "
-                "replaced its writer of files. Nothing of the epoch was published"
+                f"Spark has written to {folder} and not reported within {TIMEOUT} s how many rows and files; the last "
+                f"write that it reported was {str(listener.seen()) or 'none'}. Its listeners are too slow, or a plugin "
+                "has replaced its file writer. Nothing of the epoch was published"
             )
     finally:
         listener.stop()
-    files, length, rows = (int(number) for number in str(told).split(" "))
+    files, length, rows = (int(number) for number in str(report).split(" "))
     return WriteCounts(files, length, rows)

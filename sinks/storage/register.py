@@ -54,7 +54,7 @@ class Lineages:
         return Lineages(self.version + 1, {**self.claims, claim.lineage: whole})
 
     def without(self, claim: Claim) -> Lineages:
-        """The register after a claim was taken back; as it is, if another one has followed."""
+        """The register without a claim; unchanged if another start has claimed the target since."""
         found = self.claims.get(claim.lineage)
         if found is None or found.start != claim.start:
             return self
@@ -108,7 +108,7 @@ class Register:
         if not self._files.create(path, data) and self._files.read(path) != data:  # else the answer was lost
             return False
         if self.read().version != after.version:
-            # One that slept has made a number anew that others had made and removed.
+            # This process was paused, and has written a number that others had written and removed.
             self._files.delete(path)
             return False
         for name in self._files.names(self._folder):
@@ -125,7 +125,7 @@ class Register:
                 record = json.loads(self._files.read(path))
                 lineage, adopts = str(record["lineage"]), record["adopts"]
             except (ValueError, KeyError, TypeError):
-                raise _foreign(path) from None
+                raise _unreadable(path) from None
             replaces = () if adopts is None else (str(adopts),)
             found[lineage] = Claim(lineage=lineage, generation=0, start="", journal="", replaces=replaces)
         return found
@@ -181,15 +181,15 @@ def _decode(path: str, data: bytes) -> Lineages:
                 {lineage: from_json(lineage, claim) for lineage, claim in value["lineages"].items()},
             )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _foreign(path) from None
+        raise _unreadable(path) from None
     if version != FORMAT:
         raise JournalCorrupt(f"{path}: written in format {version}, this epochal reads {FORMAT}; run the newer epochal")
-    raise _foreign(path)
+    raise _unreadable(path)
 
 
 def _check(body: Mapping[str, Json]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _foreign(path: str) -> JournalCorrupt:
+def _unreadable(path: str) -> JournalCorrupt:
     return JournalCorrupt(f"{path}: not a record of epochal, or torn; restore it from a copy")
