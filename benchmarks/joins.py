@@ -4,7 +4,7 @@
 
 Each run stages an epoch that closes so many parts, each in a bucket of its own, and measures its commit: pieces joined
 in place, files renamed, the manifest written. A message is one call from Python to Spark's JVM. "One by one" is the
-same commit through the same JVM with a message for each file operation, as it was before they could go together.
+same commit through the same JVM with a message for each file operation.
 """
 
 from __future__ import annotations

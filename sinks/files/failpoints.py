@@ -6,10 +6,10 @@ from epochal.txn import failpoints
 
 STEPS = {
     "write": "Spark's writer stages the epoch's files",
-    "rename": "one staged file gets its name where readers look",
+    "rename": "a chunk of staged files get their names where readers look",
     "merge": "pieces of closed Parquet or ORC parts are merged, while the epoch is staged",
     "copy": "pieces of a closed part are copied into one, where they cannot be joined in place",
-    "join": "pieces of a closed part are joined in place",
+    "join": "pieces of a chunk of closed parts are joined in place",
     "keep": "pieces of parts that stay open are moved out of the staging area",
     "marker": "a marker of the epoch or of a bucket is made",
     "manifest": "the epoch is added to the manifest",
