@@ -221,9 +221,8 @@ class View:
         base = self._base
         winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > base.epoch)
         steps: list[Step] = [((epoch, 0), record.sinks) for epoch, record in winners if record is not None]
-        rolls = (
-            r for r in self.recorded_rolls() if r.after >= base.epoch
-        )  # a snapshot covers those after its own epoch too
+        # A snapshot covers the rolls after its own epoch too: `recorded_rolls` leaves those out.
+        rolls = [r for r in self.recorded_rolls() if r.after >= base.epoch]
         steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in rolls]
         return sorted(steps, key=lambda step: step[0])
 
