@@ -244,7 +244,7 @@ def _slim(record: Record, view: View) -> Record:
             return _without_payload(record)
         case Roll() if record.after < last and (record.generation, record.number) in view.carried_out:
             return _without_payload(record)
-        case Snapshot() if record.kept:
+        case Snapshot() if record.kept and record.through < last:
             return replace(record, kept={})
     return record
 

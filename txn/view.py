@@ -211,7 +211,8 @@ class View:
 
     @property
     def _base(self) -> StatesAt:
-        if self.computed is not None and self.computed.epoch >= self.floor:
+        # At the snapshot's own epoch the snapshot counts: it also covers the rolls after that epoch.
+        if self.computed is not None and self.computed.epoch > self.floor:
             return self.computed
         return StatesAt(self.floor, self.states_at_floor)
 

@@ -14,6 +14,7 @@ from epochal.txn.model import NO_EPOCH
 from epochal.txn.records import Decided, GenerationStarted, Prepared, Record, encode
 from epochal.txn.states import State
 from epochal.txn.view import KEEP_GENERATIONS, fold
+from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
 from tests.txn.stream import QUERY, TAG, Rows, Stream
 
@@ -276,3 +277,34 @@ def test_half_an_epoch_that_stays_half_is_an_error() -> None:
 
     with pytest.raises(JournalCorrupt, match="journal: epoch 0 was decided for generation 1, whose PREPARED"):
         Journal(files, "journal").read()
+
+
+def test_a_driver_that_slept_through_a_roll_and_a_compaction_computes_the_same_state() -> None:
+    stream = Stream(MemoryFiles())
+
+    def sink() -> Keeping:
+        return Keeping("sink", name="sink", files=stream.files)
+
+    sleeper = stream.start(sink())
+    stream.run(sleeper, *range(20))
+    sleeper.journal.read()
+    other = stream.start(sink())
+    other.roll(every=True)  # closes what the sleeper has open, after the epoch that the next snapshot ends with
+    stream.run(other, *range(20, 60))
+    fresh = stream.journal().read()
+
+    assert fresh.floor == 19
+    assert sleeper.journal.read().sink_state("sink") == fresh.sink_state("sink")
+
+
+def test_the_state_of_a_snapshot_stays_while_no_later_epoch_is_done() -> None:
+    stream = Stream(MemoryFiles())
+    driver = stream.start(Keeping("sink", name="sink", files=stream.files))
+    stream.run(driver, *range(3))
+    driver.journal.compact(driver.journal.read(), retain=0, slack=0)
+    driver.journal.read()
+    stream.plan(3)
+    driver.run(3, [3])  # another record: the view is made anew from what is in memory
+
+    assert driver.journal.read().floor == 2
+    assert len(driver.journal.read().sink_state("sink")) == 3 + 1
