@@ -45,6 +45,7 @@ class Batches(Generic[Rows]):
     eager: bool
     scratch: str
     check_fence: Callable[[View, int], None]
+    recorded: set[int]  # the epoch for which this driver has tried to record PREPARED last
 
     def __repr__(self) -> str:
         return f"batches of generation {self.generation.number}"
@@ -63,6 +64,9 @@ class Batches(Generic[Rows]):
         if view.is_decided(epoch):
             _check_replay(view, epoch, offsets)
             return BatchOutcome.SKIPPED
+        if number in view.prepared(epoch) and epoch not in self.recorded:
+            # A driver of a journal that was lost has the same number, and recorded it here.
+            raise self._fenced(epoch, "another driver with the same number has recorded the epoch")
         if number in view.prepared(epoch):
             # Spark has called this start twice with the epoch; staging it again would change what may win.
             self._release(epoch, offsets)
@@ -72,6 +76,8 @@ class Batches(Generic[Rows]):
         rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
         record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
+        self.recorded.clear()
+        self.recorded.add(epoch)  # before: its answer may be lost, and the batch comes again then
         if not journal.prepare(record):
             if isinstance(journal.attempt(epoch, number), Seal):
                 # Without a seal, the record is of another driver with our number, in a journal that replaced ours.

@@ -69,6 +69,7 @@ class Coordinator(Generic[Rows]):
         )
         self._generation: Generation | None = None
         self._epoch = NO_EPOCH  # of the last batch
+        self._recorded: set[int] = set()  # the last epoch that this driver has prepared
 
     @property
     def lineage(self) -> str:
@@ -109,7 +110,13 @@ class Coordinator(Generic[Rows]):
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be done, or decided and pending."""
         self._epoch = epoch
         batches = Batches(
-            self._begun, self._checkpoint, self._participants, self.eager, self._scratch, self._check_fence_of
+            self._begun,
+            self._checkpoint,
+            self._participants,
+            self.eager,
+            self._scratch,
+            self._check_fence_of,
+            self._recorded,
         )
         return batches.run(epoch, rows)
 

@@ -274,14 +274,16 @@ def _removable_rolls(view: View, names: Iterable[str], through: int, gone: Itera
     """
     remaining = view.generations.keys() - set(gone)
     removable: set[str] = set()
-    needed: set[str] = set()
     for generation, rolls in view.rolls.items():
         for roll in rolls.values():
-            is_needed = generation in remaining and (roll.after > through or roll.number == max(rolls))
-            (needed if is_needed else removable).add(roll.name)
-    # The DONE record of a roll goes with the roll, not before: without it the roll would be carried out again.
-    done = {n for n in names if n.startswith("r") and n.endswith(".done.json")}
-    return [n for n in names if n in removable or (n in done and _roll_of(n) not in needed)]
+            if generation not in remaining or (roll.after <= through and roll.number != max(rolls)):
+                removable.add(roll.name)
+    # The DONE record of a roll goes with the roll, not before: without it the roll would be carried out again. A roll
+    # that is listed and not in the view was recorded since the view was read.
+    there = {*names}
+    done = {n for n in there if n.startswith("r") and n.endswith(".done.json")}
+    over = {n for n in done if _roll_of(n) in removable or _roll_of(n) not in there}
+    return [n for n in names if n in removable or n in over]
 
 
 def _roll_of(done: str) -> str:

@@ -55,7 +55,12 @@ class Generation:
     def why_superseded(self, view: View) -> str | None:
         """Why this generation must stop; None while it is the newest of its journal."""
         if view.generation > self.number:
-            return f"generation {view.generation} has taken over"
+            by_command = view.latest is not None and view.latest.driver.get("fence")
+            return (
+                f"a command (`epochal roll`, or `epochal gc --fence`) has claimed generation {view.generation}"
+                if by_command
+                else f"generation {view.generation} has taken over: another driver runs this query"
+            )
         if view.latest is not None and view.latest.closed:
             return "the stream goes on as a new one"
         if view.latest is None or encode(view.latest) != encode(self.record):
@@ -201,8 +206,8 @@ class Start(Generic[Rows]):
 def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
     """The error of a driver whose generation is no longer the newest."""
     return FencedOut(
-        f"epoch {epoch}: generation {generation} was superseded: {why}; another driver runs this query, so this one "
-        "stops"
+        f"epoch {epoch}: generation {generation} was superseded: {why}. This driver stops; start the query again if no "
+        "other runs it"
     )
 
 

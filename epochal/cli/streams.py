@@ -97,7 +97,8 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     """The participant that a journal describes."""
     kind = str(description.get("type", ""))
     place = description.get("staging", description.get("target"))  # where its files are
-    if isinstance(place, str) and _needs_spark(place):
+    # A target such as cassandra:host/keyspace.table is no path: that sink stages beside the journal.
+    if isinstance(place, str) and not place.startswith(f"{kind}:") and _needs_spark(place):
         start_spark(place)
     found = class_of(kind)
     if found is not None:

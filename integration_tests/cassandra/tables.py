@@ -114,7 +114,7 @@ class Zombie:
 
     def wake(self) -> None:
         shutil.copytree(self._copy, self._home, dirs_exist_ok=True)
-        committer = self._sink._committer(self._attempt)
+        committer = self._sink._committer(self._attempt, self._epoch)
         todo = committer._unwritten(self._attempt, self._epoch)
         assert todo
         committer._run(self._attempt, self._epoch, todo)

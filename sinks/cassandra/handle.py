@@ -30,6 +30,7 @@ class StagedEpoch:
     offsets: str
     identity: str = ""  # of the table
     types: Mapping[str, str] = field(default_factory=dict)  # the CQL types for which the columns were encoded
+    home: str = ""  # the folder that it is staged in; empty in handles of older versions
 
     def handle(self) -> Handle:
         body: dict[str, Any] = asdict(self)

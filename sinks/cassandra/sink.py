@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from epochal.sinks.cassandra import audit
@@ -159,9 +160,9 @@ class CassandraSink(CassandraOptions):
             stager = self._stager(batch.rows)
             staged = stager.write(batch.rows, files, folder)
             self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, self._stamp)
-            epoch = stager.epoch(staged, stamp, batch.offsets)
+            epoch = replace(stager.epoch(staged, stamp, batch.offsets), home=home)
             if staged.has_large_sums:
-                self._committer(attempt).check_totals(attempt, epoch)
+                self._committer(attempt, epoch).check_totals(attempt, epoch)
             files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._within(home))
         return Staged(epoch.handle(), staged.received)
 
@@ -169,10 +170,10 @@ class CassandraSink(CassandraOptions):
         epoch = StagedEpoch.read(handle)
         self._stamp = max(self._stamp, epoch.stamp)  # also if this fails: the next epoch must be later
         with naming(self.name, waits=False):
-            return self._committer(attempt).commit(attempt, epoch)
+            return self._committer(attempt, epoch).commit(attempt, epoch)
 
-    def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
-        files, home = self._place(attempt.scratch)
+    def abort(self, attempt: Attempt, handle: Handle | None) -> None:
+        files, home = self._place_of(attempt, "" if handle is None else str(handle.body.get("home", "")))
         files.delete(home_of(home, attempt))
 
     def audit(self, scope: Scope) -> StoreReport:
@@ -196,7 +197,19 @@ class CassandraSink(CassandraOptions):
         """Where epochs are staged: in the folder of the option `staging`, or in the stream's scratch folder."""
         if self.staging is None and not scratch:
             raise Refused(f"sink {self.name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
-        folder = self.staging or spark_path(join(scratch, self.name))
+        return self._resolved(self.staging or spark_path(join(scratch, self.name)))
+
+    def _place_of(self, attempt: Attempt, staged_in: str) -> tuple[SinkFiles, str]:
+        """Where an attempt is staged: in today's folder, or in the recorded one if `staging` was changed since.
+
+        Today's comes first: a checkpoint that was moved as a whole has its staged files with it.
+        """
+        files, home = self._place(attempt.scratch)
+        if not staged_in or staged_in == home or files.names(home_of(home, attempt)):
+            return files, home
+        return self._resolved(spark_path(staged_in))
+
+    def _resolved(self, folder: str) -> tuple[SinkFiles, str]:
         if folder not in self._folders:
             self._folders[folder] = resolve(folder)
         return self._folders[folder]
@@ -205,8 +218,8 @@ class CassandraSink(CassandraOptions):
         """The folder below which new folders are synced: the checkpoint, or the parent of `staging`."""
         return _above(home) if self.staging is not None else _above(_above(home))
 
-    def _committer(self, attempt: Attempt) -> Committer:
-        files, home = self._place(attempt.scratch)
+    def _committer(self, attempt: Attempt, epoch: StagedEpoch) -> Committer:
+        files, home = self._place_of(attempt, epoch.home)
         return Committer(
             name=self.name,
             endpoint=self._endpoint,

@@ -308,3 +308,25 @@ def test_the_state_of_a_snapshot_stays_while_no_later_epoch_is_done() -> None:
 
     assert driver.journal.read().floor == 2
     assert len(driver.journal.read().sink_state("sink")) == 3 + 1
+
+
+def test_a_purge_leaves_done_of_a_roll_that_was_recorded_since_it_read_the_journal() -> None:
+    stream = Stream(MemoryFiles())
+    driver = stream.start(Keeping("sink", name="sink", files=stream.files))
+    stream.run(driver, *range(3))
+    journal = stream.journal()
+    journal.compact(journal.read(), retain=1, slack=0)
+    names = journal._files.names
+
+    def names_after_a_roll(path: str) -> tuple[str, ...]:
+        journal._files.names = names  # type: ignore[method-assign]  # once
+        driver.roll(every=True)
+        return names(path)
+
+    read = journal.read
+    view = read()
+    journal.read = lambda: view  # type: ignore[method-assign]
+    journal._files.names = names_after_a_roll  # type: ignore[method-assign]
+    journal.purge(1)
+
+    assert stream.journal().read().pending_rolls() == []

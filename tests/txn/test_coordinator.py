@@ -25,6 +25,7 @@ from epochal.txn.errors import (
     OffsetsChanged,
     Refused,
     Rewound,
+    TwoJournals,
 )
 from epochal.txn.model import Attempt, Batch, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.records import Prepared
@@ -702,3 +703,21 @@ def test_a_journal_whose_last_epoch_came_from_other_offsets_is_not_this_checkpoi
 
     with pytest.raises(OffsetsChanged, match="two copies of a checkpoint have used one journal"):
         stream.start()
+
+
+def test_an_epoch_that_a_namesake_has_recorded_is_not_taken_for_ones_own() -> None:
+    stream = Stream(MemoryFiles())
+    idle = stream.start()
+    stream.plan(0)
+    stream.files.delete("checkpoint/epochal")
+    other = stream.start()  # the journal was lost before its first epoch: this start has the number of the idle one
+    with pytest.raises(TwoJournals):
+        idle.run(0, ["foreign"])  # it has recorded PREPARED before it found out
+
+    with pytest.raises(FencedOut, match="another driver with the same number has recorded the epoch"):
+        other.run(0, ["row"])
+    third = stream.start()
+    third.run(0, ["row"])
+    stream.commit(0)
+    third.settle()
+    assert stream.sink().rows() == ["row"]
