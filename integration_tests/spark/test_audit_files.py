@@ -189,7 +189,7 @@ def list_anew(part: Path) -> None:
     ("tamper", "verdict", "said"),
     [
         (doubled, "differs", "no epoch published it"),
-        (Path.unlink, "not provable", "is gone"),
+        (Path.unlink, "not provable", "is missing"),
         (truncated, "differs", "bytes and was published with"),
         (scribbled, "differs", "cannot be read"),
     ],

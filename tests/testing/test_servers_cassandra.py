@@ -80,12 +80,12 @@ def test_how_to_knock_is_read_from_the_settings(options: dict[str, object], tls:
 def test_the_command_allows_a_security_manager_only_where_java_must_be_asked(major: int, allowed: bool) -> None:
     jars = [Path("/jars/a.jar"), Path("/jars/com.x_jamm-0.4.0.jar")]
 
-    command = cassandra_java.command(Java(Path("/bin/java"), major), jars, Path("/data"), nodes=1, options=["-Xmx1g"])
+    command = cassandra_java.command(Java(Path("/bin/java"), major), jars, Path("/data"), nodes=1, options=["-Xmx2g"])
 
     assert ("-Djava.security.manager=allow" in command) is allowed
     assert "-javaagent:/jars/com.x_jamm-0.4.0.jar" in command
     assert "-Dcassandra.config=file:///data/cassandra.yaml" in command
-    assert command.index("-Xmx1g") > command.index("-Xmx512m")  # the last one counts
+    assert command.index("-Xmx2g") > command.index("-Xmx1g")  # the last one counts
     assert command[-3:] == ["-cp", "/jars/a.jar:/jars/com.x_jamm-0.4.0.jar", cassandra_java.MAIN]
 
 

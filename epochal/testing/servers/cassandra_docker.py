@@ -101,7 +101,7 @@ def _configured(container: DockerContainer, place: Place, options: CassandraOpti
     containers.copy_into(container, files)
     return (
         container.with_env("JVM_EXTRA_OPTS", " ".join((*OPTIONS, *options.java_options)))
-        .with_env("MAX_HEAP_SIZE", "512m")
+        .with_env("MAX_HEAP_SIZE", "1g")
         .with_env("HEAP_NEWSIZE", "128m")
     )
 

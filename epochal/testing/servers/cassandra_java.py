@@ -16,7 +16,7 @@ MAIN = "org.apache.cassandra.service.CassandraDaemon"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 SMALL = (
     "-Xms128m",
-    "-Xmx512m",
+    "-Xmx1g",
     "-Xss512k",
     "-XX:MaxDirectMemorySize=256m",
     "-XX:ReservedCodeCacheSize=96m",
