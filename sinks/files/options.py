@@ -95,7 +95,7 @@ class FileOptions(SinkOptions):
     bucket_by: Annotated[
         Sequence[AnyBucket],
         Option(
-            "columns, `TimeBucket(column, unit, timezone=, name=)` (year, month, day, hour, minute) and "
+            'columns, `TimeBucket(column, unit="day", timezone="UTC", name=)` (year, month, day, hour, minute) and '
             "`Bucket(name, function)`, where the function makes a Column of a DataFrame",
             check=check_buckets,
             parse=parse_buckets,

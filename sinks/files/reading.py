@@ -13,8 +13,10 @@ def published(path: str) -> list[PublishedEpoch]:
     A plain reader of the folder may see an epoch's files arrive one by one; these are complete::
 
         files = [f"{path}/{name}" for epoch in epochal.published(path) for name, _ in epoch.files]
-        spark.read.parquet(*files)
+        spark.read.format("parquet").option("basePath", path).load(files)
 
+    With a rolling policy an epoch's rows are in the files of the entry that closed their part, so that an entry may
+    have rows and no file, or files and no rows of its own. Take the files of every entry.
     Where `epochal compact` runs, a file may be gone when it is opened: then list again.
     """
     files, target = resolve(path)
