@@ -1,4 +1,4 @@
-"""Helpers for tests of the protocol and of participants. Only `contract` needs pytest, and `servers` the drivers of their stores.
+"""Helpers for tests of the protocol and of participants. `contract` needs pytest; the rest the standard library.
 
 `DirectoryParticipant` is the smallest complete participant. `StandInQuery` writes checkpoint files in Spark's
 order, without Spark. `contract` is the suite that any participant must pass. `processes` runs calls
