@@ -64,7 +64,7 @@ class Batches(Generic[Rows]):
         if view.is_decided(epoch):
             _check_replay(view, epoch, offsets)
             return BatchOutcome.SKIPPED
-        if number in view.prepared(epoch) and epoch not in self.recorded:
+        if number in view.prepared(epoch) and not self._is_own(epoch):
             # A driver of a journal that was lost has the same number, and recorded it here.
             raise self._fenced(epoch, "another driver with the same number has recorded the epoch")
         if number in view.prepared(epoch):
@@ -195,6 +195,10 @@ class Batches(Generic[Rows]):
                 + " the checkpoint that wrote it"
             )
         return True
+
+    def _is_own(self, epoch: int) -> bool:
+        """Whether a PREPARED under this generation's number is this driver's."""
+        return epoch in self.recorded
 
     def _fenced(self, epoch: int, why: str) -> FencedOut:
         return superseded(self.generation.number, why, epoch)

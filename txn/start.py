@@ -59,7 +59,7 @@ class Generation:
             return (
                 f"a command (`epochal roll`, or `epochal gc --fence`) has claimed generation {view.generation}"
                 if by_command
-                else f"generation {view.generation} has taken over: another driver runs this query"
+                else f"generation {view.generation} has taken over"
             )
         if view.latest is not None and view.latest.closed:
             return "the stream goes on as a new one"

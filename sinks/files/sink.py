@@ -91,7 +91,7 @@ class RollingFileSink(FileOptions):
     def describe(self) -> dict[str, Json]:
         description = {**super().describe(), "target": self._place()[1].target}
         if not self.opens:
-            del description["compression"]  # it is for parts that are still to be joined
+            description.pop("compression", None)  # it is for parts that are still to be joined
         if self.has_header:
             description["header"] = True
         return description
