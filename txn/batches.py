@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -64,10 +64,10 @@ class Batches(Generic[Rows]):
         if view.is_decided(epoch):
             _check_replay(view, epoch, offsets)
             return BatchOutcome.SKIPPED
-        if number in view.prepared(epoch) and not self._is_own(epoch):
-            # A driver of a journal that was lost has the same number, and recorded it here.
-            raise self._fenced(epoch, "another driver with the same number has recorded the epoch")
         if number in view.prepared(epoch):
+            if not self._is_own(epoch):
+                # A driver of a journal that was lost has the same number, and recorded it here.
+                raise self._fenced(epoch, "another driver with the same number has recorded the epoch")
             # Spark has called this start twice with the epoch; staging it again would change what may win.
             self._release(epoch, offsets)
             return BatchOutcome.SKIPPED
@@ -97,14 +97,7 @@ class Batches(Generic[Rows]):
                 continue
             after = view.previous_epoch(name, attempt.generation, before=attempt.epoch, only_done=True)
             batches[name] = Batch(
-                attempt=Attempt(
-                    attempt.lineage,
-                    attempt.epoch,
-                    attempt.generation,
-                    start=attempt.start,
-                    after=after,
-                    scratch=self.scratch,
-                ),
+                attempt=replace(attempt, after=after),
                 rows=rows,
                 offsets=offsets,
                 state=view.sink_state(name),
