@@ -19,10 +19,11 @@ from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut
-from epochal.txn.files import Files, join
+from epochal.txn.files import join
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.participant import Participant
 from epochal.txn.settler import Settler
@@ -43,7 +44,7 @@ def run_of(run_id: str) -> Run | None:
 
 
 def coordinator_of(
-    files: Files,
+    spark_checkpoint: Checkpoint,
     checkpoint: str,
     sinks: Sequence[Participant[DataFrame]],
     *,
@@ -54,7 +55,7 @@ def coordinator_of(
     """The coordinator of a query on this checkpoint, not yet started."""
     return Coordinator(
         journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
-        checkpoint=SparkCheckpoint(files, checkpoint),
+        checkpoint=spark_checkpoint,
         participants=sinks,
         eager=eager,
         choices=choices,
@@ -83,7 +84,9 @@ class Run:
         self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
-        coordinator = coordinator_of(files, checkpoint, sinks, eager=eager, journal=journal, choices=choices)
+        coordinator = coordinator_of(
+            SparkCheckpoint(files, checkpoint), checkpoint, sinks, eager=eager, journal=journal, choices=choices
+        )
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )

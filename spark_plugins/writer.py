@@ -19,9 +19,11 @@ from epochal.sinks.dead_letters import with_dead_letters
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of
 from epochal.txn.batches import BatchOutcome
+from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.files import join
@@ -254,14 +256,11 @@ class EpochWriter:
 
     def _check(self, frame: DataFrame) -> None:
         """Refuse a frame that a sink cannot store, with the faults of all sinks in one error."""
-        found = [
-            f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
-            for name in frame.columns
-            if name.lower().startswith(RESERVED)
-        ]
-        found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
+        found = reserved_columns(frame)
+        found += [f"sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
         if found:
-            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+            listed = "".join(f"\n  - {fault}" for fault in found)
+            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{listed}")
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
@@ -270,14 +269,20 @@ class EpochWriter:
         would have changed what the epoch reads, and the answer to the refusal would no longer fit.
         """
         location = bindings.location_of(stream)
-        if location is None:
-            return
-        files, checkpoint = resolve(location, stream._spark)
-        if files.length(join(checkpoint, "metadata")) is None:
-            return  # a new checkpoint has no lineage yet
-        coordinator_of(
-            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
-        ).check()
+        if location is not None:
+            self.check_location(location, stream._spark)
+
+    def check_location(self, location: str, spark: SparkSession, new: Checkpoint | None = None) -> None:
+        """Refuse a checkpoint that does not fit the sinks. Writes nothing.
+
+        A checkpoint that does not exist has no lineage yet: it is not checked, unless `new` stands in for it.
+        """
+        files, checkpoint = resolve(location, spark)
+        there = SparkCheckpoint(files, checkpoint) if files.length(join(checkpoint, "metadata")) is not None else new
+        if there is not None:
+            coordinator_of(
+                there, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
+            ).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -310,6 +315,15 @@ class EpochWriter:
                 settle_timeout=self._settle_timeout,
             )
             return self._run
+
+
+def reserved_columns(frame: DataFrame) -> list[str]:
+    """What is wrong with a frame's columns for every sink."""
+    return [
+        f"column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
+        for name in frame.columns
+        if name.lower().startswith(RESERVED)
+    ]
 
 
 def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
