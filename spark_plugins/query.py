@@ -61,9 +61,13 @@ class EpochQuery:
 
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""
+        self.request_stop()
+        self._writer.ended(None, self.run)
+
+    def request_stop(self) -> None:
+        """Stop the query. Whoever waits in `awaitTermination` settles it."""
         self._writer.stop_waiting()
         self._query.stop()
-        self._writer.ended(None, self.run)
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. Raises NotSettled if a store stays unreachable."""

@@ -78,7 +78,7 @@ def check_with_spark(spark: SparkSession, checked: Checked) -> Checked:
             _check_frame(spark, stream, frame, report)
         places += [(place, stream.name) for place in _check_checkpoint(spark, stream, report)]
         if len(checked.streams) > 1 and stream.writer is not None:
-            targets += [(place, stream.name) for place in _targets(stream, stream.writer, report)]
+            targets += [(place, stream.name) for place in _targets(stream.writer, report)]
     checked.report.faults += _same("checkpoint", places) + _same("target", targets)
     return Checked(checked.report, checked.streams, made)
 
@@ -117,7 +117,7 @@ def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: Str
     return []
 
 
-def _targets(stream: StreamDefinition, writer: EpochWriter, report: StreamReport) -> list[str]:
+def _targets(writer: EpochWriter, report: StreamReport) -> list[str]:
     """What each sink of a stream writes to, however it is spelled."""
     found = []
     for sink in writer.sinks:

@@ -19,7 +19,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 VIEW = "source"  # the name of the source in the SQL
-BUILT_IN = ("csv", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "socket", "text", "xml", "avro", "delta")
+BUILT_IN = (
+    "csv",
+    "json",
+    "kafka",
+    "orc",
+    "parquet",
+    "rate",
+    "rate-micro-batch",
+    "socket",
+    "text",
+    "xml",
+    "avro",
+    "delta",
+)
 NO_STREAM = f"the query reads no stream. Read from the view {VIEW}, such as SELECT * FROM {VIEW}"
 
 
