@@ -32,14 +32,13 @@ from epochal.sinks.config.kinds import class_of, kinds
 from epochal.sinks.config.options import Faults, nearest
 from epochal.sinks.config.settings import Settings
 from epochal.sinks.config.texts import parse_names
+from epochal.spark_plugins.streams.reading import PREFIX
 from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.errors import OptionError
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-PREFIX = "spark.epochal."
 
 
 def writer_from_conf(spark: SparkSession, stream: str) -> EpochWriter:

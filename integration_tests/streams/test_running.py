@@ -24,8 +24,6 @@ pytestmark = pytest.mark.spark
 
 BROKEN = """sql = "SELECT id, file, kind, if(file = 1, raise_error('boom'), word) AS word FROM source" """
 ENDLESS = "processing_time=0 s"
-    "sql = \"SELECT id, file, kind, CASE WHEN file = 1 THEN raise_error('boom') ELSE word END AS word FROM source\""
-)
 
 
 class Told:

@@ -16,14 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from epochal.sinks.config.options import Faults, nearest
-from epochal.spark_plugins.local_disk import SWITCH
 from epochal.spark_plugins.streams import properties_file, toml_file
 from epochal.txn.errors import OptionError
 
 PREFIX = "spark.epochal."
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "a letter, then up to 63 letters, digits, '_' or '-'"
-SESSION_WIDE = (SWITCH,)  # settings of epochal that are not a stream's
+SESSION_WIDE = ("spark.epochal.localDisk",)  # settings of epochal that are not a stream's
 
 
 @dataclass(frozen=True, slots=True)

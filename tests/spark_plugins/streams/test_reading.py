@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.sinks.config.options import Faults
+from epochal.spark_plugins import local_disk
 from epochal.spark_plugins.streams import properties_file
 from epochal.spark_plugins.streams.reading import from_file, from_settings
 from epochal.txn.errors import OptionError
@@ -48,6 +49,13 @@ def test_settings_of_a_session_are_streams_too() -> None:
     assert dict(given.streams) == {"orders": {"source.format": "rate"}}
     assert given.faults == ()
     assert "no stream" in from_settings({"spark.epochal.localDisk": "false"}).faults[0]
+
+
+def test_a_setting_of_the_session_is_no_stream(tmp_path: Path) -> None:
+    given = read(tmp_path, GOOD_PROPERTIES + f"{local_disk.SWITCH} = false\n", "streams.properties")
+
+    assert given.faults == ()
+    assert given.spark[local_disk.SWITCH] == "false"
 
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", "../a", "", "1a", "a b", "a" * 65])
