@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -51,4 +52,4 @@ def noting(report: StreamReport, where: str) -> Iterator[None]:
 
 def brief(fault: Exception) -> str:
     """The first sentence of Spark's message: its plan, or the query once more, comes after it."""
-    return in_one_line(str(fault).partition("\n")[0]).partition(" SQLSTATE: ")[0].rstrip(". ;")
+    return re.sub(r"[.:]? *SQLSTATE: \w+", "", in_one_line(str(fault).strip().partition("\n")[0])).rstrip(". ;")

@@ -6,6 +6,7 @@ Whatever ends it, every stream that was started is stopped and settled before th
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -144,5 +145,15 @@ def reason(fault: Exception) -> str:
     if isinstance(fault, EpochalError):
         return str(fault)
     if isinstance(fault, PySparkException):
-        return f"{brief(fault)}. Spark's log has the whole trace"
+        return f"{cause_in(str(fault)) or brief(fault)}. Spark's log has the whole trace"
     return in_short(fault)
+
+
+def cause_in(text: str) -> str:
+    """The error that a Python trace in Spark's message ends with; empty if there is none.
+
+    >>> cause_in("[STREAM_FAILED] Query terminated: Traceback\\n  File x\\nbuiltins.ValueError: boom SQLSTATE: P0001\\n\\tat y")
+    'ValueError: boom'
+    """
+    errors = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text.partition("\n\tat ")[0], re.MULTILINE)
+    return re.sub(r" *SQLSTATE: \w+", "", ": ".join(errors[-1])) if errors else ""
