@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from epochal.cli.text import paint, table
+from epochal.sinks.config.options import Faults
 from epochal.txn.errors import OptionError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _checked(path: str | None, names: Sequence[str], *, for_running: bool) -> tu
     settings = dict(spark.conf.getAll) if spark is not None else {}
     given: Given = from_file(path) if path is not None else from_settings(settings)
     given = given.overlaid(settings).only(names)
-    faults = secrets.Faults(given.what)
+    faults = Faults(given.what)
     of_session = secrets.resolve_session(given, faults)
     redaction = settings.get(secrets.REDACTION, of_session.get(secrets.REDACTION, secrets.DEFAULT))
     checked = check_settings(given, redaction)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -29,25 +28,34 @@ AWAY = (
 )
 
 
-@contextmanager
-def noting(report: StreamReport, where: str) -> Iterator[None]:
+class noting:  # noqa: N801  # used as a function is
     """Note what the block raises; `where` is the setting that it is about."""
-    prefix = f"{where}: " if where else ""
-    try:
-        yield
-    except NotSettled as fault:
-        report.unchecked(f"{prefix}{fault}")
-    except EpochalError as fault:
-        report.fault(f"{prefix}{fault}")
-    except PySparkException as fault:
-        report.fault(f"{prefix}{brief(fault)}")
-    except WRONG_PLACE as fault:
-        report.fault(f"{prefix}{fault}")
-    except OSError as fault:
-        report.unchecked(f"{prefix}{fault}")
-    except Py4JJavaError as fault:
-        is_away = any(kind.endswith(AWAY) for kind, _ in chain(fault))
-        (report.unchecked if is_away else report.fault)(f"{prefix}{in_short(fault)}")
+
+    def __init__(self, report: StreamReport, where: str) -> None:
+        self._report, self._prefix = report, f"{where}: " if where else ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        match fault:
+            case NotSettled():
+                self._report.unchecked(f"{self._prefix}{fault}")
+            case EpochalError():
+                self._report.fault(f"{self._prefix}{fault}")
+            case PySparkException():
+                self._report.fault(f"{self._prefix}{brief(fault)}")
+            case OSError():
+                note = self._report.fault if isinstance(fault, WRONG_PLACE) else self._report.unchecked
+                note(f"{self._prefix}{fault}")
+            case Py4JJavaError():
+                is_away = any(kind.endswith(AWAY) for kind, _ in chain(fault))
+                (self._report.unchecked if is_away else self._report.fault)(f"{self._prefix}{in_short(fault)}")
+            case _:
+                return False
+        return True
 
 
 def brief(fault: Exception) -> str:

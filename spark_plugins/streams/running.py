@@ -150,9 +150,9 @@ def reason(fault: Exception) -> str:
 
 
 def cause_in(text: str) -> str:
-    """The error that a Python trace in Spark's message ends with; empty if there is none.
+    r"""The error that a Python trace in Spark's message ends with; empty if there is none.
 
-    >>> cause_in("[STREAM_FAILED] Query terminated: Traceback\\n  File x\\nbuiltins.ValueError: boom SQLSTATE: P0001\\n\\tat y")
+    >>> cause_in("[STREAM_FAILED] Traceback\n  File x\nbuiltins.ValueError: boom SQLSTATE: P0001\n\tat")
     'ValueError: boom'
     """
     errors = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text.partition("\n\tat ")[0], re.MULTILINE)

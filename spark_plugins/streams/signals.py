@@ -62,7 +62,7 @@ def _in_the_jvm(spark: SparkSession, stop: Callable[[str], None]) -> Callable[[]
     handler = _JavaHandler(stop)
     previous = []
     try:
-        ensure_callback_server_started(gateway)
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark has no type for it
         for number in STOPPING:
             name = jvm.sun.misc.Signal(number.name.removeprefix("SIG"))
             previous.append((name, jvm.sun.misc.Signal.handle(name, handler)))

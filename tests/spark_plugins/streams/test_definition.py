@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -162,11 +163,10 @@ class Point:
 @pytest.fixture
 def _with_vaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of sink that another package brings, with a secret whose name says nothing."""
-    found = kinds.entry_points
     monkeypatch.setattr(
         kinds,
         "entry_points",
-        lambda *, group, name="vault": [Point()] if name == "vault" else list(found(group=group, name=name)),
+        lambda *, group, name="vault": [Point()] if name == "vault" else list(entry_points(group=group, name=name)),
     )
 
 

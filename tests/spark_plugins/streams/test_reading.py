@@ -29,6 +29,16 @@ def test_toml_and_properties_describe_the_same_stream(tmp_path: Path) -> None:
     )
 
 
+def test_the_examples_describe_the_same_stream() -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    toml, properties = from_file(str(examples / "orders.toml")), from_file(str(examples / "orders.properties"))
+
+    assert toml.faults == properties.faults == ()
+    assert toml.spark == properties.spark
+    here, there = toml.streams["orders"], properties.streams["orders"]
+    assert {key: " ".join(text.split()).replace("toml/", "properties/") for key, text in here.items()} == dict(there)
+
+
 def test_a_stream_of_a_file_is_whole(tmp_path: Path) -> None:
     stream = defined(tmp_path, GOOD)
 
