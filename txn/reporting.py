@@ -67,7 +67,7 @@ def _never_raises(method: Callable[Concatenate[Reporter, P], None]) -> Callable[
     """A method whose error is logged once and does not reach the protocol."""
 
     @wraps(method)
-    def guarded(self: Reporter, *args: P.args, **kwargs: P.kwargs) -> None:
+    def guarded(self: Reporter, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if not self.observers:
             return
         try:
