@@ -18,6 +18,7 @@ from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
+from epochal.spark_plugins.progress import Progress
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
@@ -90,6 +91,7 @@ class Run:
         self._ending = threading.Lock()
         self._closed = False
         self._settled = False
+        self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
         coordinator = coordinator_of(
@@ -99,7 +101,7 @@ class Run:
             eager=eager,
             journal=journal,
             choices=choices,
-            observers=observers,
+            observers=[self.progress, *observers],
             name=name or binding.name,
         )
         self._settler: Settler[DataFrame] = Settler(

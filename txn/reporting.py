@@ -43,7 +43,7 @@ log = logging.getLogger("epochal")
 
 JOURNAL = "journal"  # instead of a sink, in StreamHeld
 GENERIC = ("checkpoint", "checkpoints", "_checkpoint", "_checkpoints", "cp")  # folders that name no stream
-LONGEST_REASON = 500  # characters
+LONGEST_REASON = 1000  # characters
 
 P = ParamSpec("P")
 
@@ -294,13 +294,14 @@ def held_facts(failed: CommitFailed | OSError) -> tuple[str, HeldStep, Exception
 
 
 def one_line(fault: Exception) -> str:
-    r"""An error as one line: its class and the first line of its text.
+    r"""An error as one line: its class and its text, without the lines of a trace in Java.
 
-    >>> one_line(ConnectionError("no route to host\n  at Client.java:12"))
-    'ConnectionError: no route to host'
+    >>> one_line(ConnectionError("no route to host\n\tat Client.java:12\ntry again"))
+    'ConnectionError: no route to host try again'
     """
-    lines = str(fault).strip().splitlines()
-    text = f"{type(fault).__name__}: {lines[0].strip()}" if lines else type(fault).__name__
+    lines = (line.strip() for line in str(fault).splitlines())
+    text = " ".join([f"{type(fault).__name__}:", *(line for line in lines if line and not line.startswith("at "))])
+    text = text.removesuffix(":")
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}…"
 
 
