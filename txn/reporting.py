@@ -125,6 +125,7 @@ class Reporter:
 
     @_never_raises
     def staged(self, attempt: Attempt, sink: str, part: Staged) -> None:
+        self._aborted.discard((attempt, sink))
         self.emit(
             EpochStaged,
             attempt.lineage,
@@ -218,7 +219,7 @@ class Reporter:
             after=record.after,
             generation=record.generation,
             sink=sink,
-            rows=part.rows,
+            rows=part.rows or None,
             bytes=part.bytes,
             seconds=self._since(self._step),
         )
