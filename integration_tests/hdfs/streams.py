@@ -13,7 +13,7 @@ from integration_tests.spark.driver import Ending
 
 FILES = 4
 ENDLESS = "--endless"
-HELD, RESUMED, NOT_STAGED = "commit held", "commit resumed", "epoch not staged"
+HELD, RESUMED, NOT_STAGED = " held: ", " resumed: ", "epoch not staged"
 # An epoch has three files: the first is renamed alone, then the others. Here after the first of epoch 1.
 MID_COMMIT = "before-rename@4"
 MID_STAGE = "before-write@3"

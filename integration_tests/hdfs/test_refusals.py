@@ -24,7 +24,7 @@ def test_safe_mode_in_mid_commit_holds_the_stream_until_it_is_left(stream: Strea
     with safe_mode(mortal_hdfs):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 1: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
+    assert f"epoch 1 cannot be committed to first: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
     assert "Name node is in safe mode" in stream.told(HELD)
     stream.check_resumed()
 
@@ -34,7 +34,7 @@ def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stre
     with quota(mortal_hdfs, "Quota", stream.target):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 0: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f"epoch 0 cannot be committed to first: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
     assert f"quota (directories and files) of directory {stream.target} is exceeded" in stream.told(HELD)
     assert "Raise the quota" in stream.told(HELD)
     stream.check_resumed()
@@ -47,7 +47,9 @@ def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(strea
     stream.go_on(until=HELD)
     stream.give("eve", stream.target)
 
-    assert f"sink 'first', epoch 0: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f"epoch 0 cannot be committed to first: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(
+        HELD
+    )
     assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in stream.told(HELD)
     stream.check_resumed()
 
