@@ -4,6 +4,7 @@
 
     spark.epochal.orders.sinks            archive, lake, serving
     spark.epochal.orders.commit           checkpoint
+    spark.epochal.orders.metrics          prometheus://127.0.0.1:9464
     spark.epochal.orders.archive.type     files
     spark.epochal.orders.archive.path     /data/archive/orders
     spark.epochal.orders.archive.format   json
@@ -57,6 +58,7 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
     writer = writer_of(own, prefix, faults)
     faults.done()
     assert writer is not None  # else there were faults
+    writer.stream = stream
     return writer
 
 

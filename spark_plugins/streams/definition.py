@@ -72,6 +72,8 @@ def _define(given: Given, name: str, redaction: str) -> StreamDefinition:
         faults.add(f"{prefix}sinks: missing; a stream needs one sink at least")
     sink_prefix: Callable[[str], str] = lambda sink: given.spelling.sink_prefix(name, sink)  # noqa: E731
     writer = writer_of(rest, prefix, faults, sink_prefix=sink_prefix, others=(*OWN, *GROUPS))
+    if writer is not None:
+        writer.stream = name
     return StreamDefinition(name, prefix, source, watermark, options, writer, resolved.secrets, faults.found)
 
 
