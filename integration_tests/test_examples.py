@@ -87,6 +87,22 @@ def test_a_stream_by_a_settings_file_alone(folder: Path) -> None:
 
 
 @pytest.mark.matrix
+def test_a_check_of_a_settings_file_writes_nothing(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    command = [sys.executable, "-m", "epochal.cli", "check", "--json", str(ROOT / "examples" / "orders.toml")]
+    report = json.loads(run_settings(command, folder))
+
+    assert report["exit_code"] == 0
+    assert report["streams"][0]["columns"] == [
+        "order_id bigint",
+        "customer string",
+        "amount decimal(10,2)",
+        "day date",
+    ]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.matrix
 def test_the_same_stream_by_spark_submit_with_a_properties_file(folder: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     settings = ["--properties-file", str(ROOT / "examples" / "orders.properties")]

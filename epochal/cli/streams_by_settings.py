@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ def run(path: str | None, names: Sequence[str]) -> int:
     if report.code or spark is None:
         print(f"{paint('epochal:', 'red', sys.stderr)} nothing was started\n{report.details()}", file=sys.stderr)
         return report.code
+    from py4j.protocol import Py4JError
+
     from epochal.spark_plugins.streams.running import Running
 
     running = Running(
@@ -54,7 +57,8 @@ def run(path: str | None, names: Sequence[str]) -> int:
         complain=lambda text: print(f"{paint('epochal:', 'red', sys.stderr)} {text}", file=sys.stderr, flush=True),
     )
     code = running.run(spark, checked)
-    spark.stop()
+    with suppress(Py4JError, OSError):  # the JVM may be what failed
+        spark.stop()
     return code
 
 

@@ -62,6 +62,8 @@ def check_settings(given: Given, redaction: str = secrets.DEFAULT) -> Checked:
             found.fault(fault)
         report.streams.append(found)
     report.faults += _same("query_name", [(stream.query_name, stream.name) for stream in streams])
+    journals = [(own["journal"], name) for name, own in given.streams.items() if "journal" in own]
+    report.faults += _same("journal", journals)
     return Checked(report, streams)
 
 

@@ -155,5 +155,5 @@ def cause_in(text: str) -> str:
     >>> cause_in("[STREAM_FAILED] Traceback\n  File x\nbuiltins.ValueError: boom SQLSTATE: P0001\n\tat")
     'ValueError: boom'
     """
-    errors = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text.partition("\n\tat ")[0], re.MULTILINE)
+    errors = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception|Away)): (.+)$", text.partition("\n\tat ")[0], re.MULTILINE)
     return re.sub(r" *SQLSTATE: \w+", "", ": ".join(errors[-1])) if errors else ""

@@ -124,12 +124,14 @@ def test_triggers_that_cannot_be_exactly_once_or_do_not_exist_are_refused(text: 
         parse_trigger(text)
 
 
-def test_two_streams_of_one_query_name_are_a_fault(tmp_path: Path) -> None:
-    other = GOOD[GOOD.index("[streams.orders]") :].replace("streams.orders", "streams.payments")
-    text = GOOD + other.replace("[streams.payments]", '[streams.payments]\nquery_name = "orders"')
+def test_two_streams_of_one_query_name_or_journal_are_a_fault(tmp_path: Path) -> None:
+    one = GOOD.replace("[streams.orders]", '[streams.orders]\njournal = "j"')
+    other = one[one.index("[streams.orders]") :].replace("streams.orders", "streams.payments")
+    text = one + other.replace("[streams.payments]", '[streams.payments]\nquery_name = "orders"')
 
     assert check_settings(read(tmp_path, text)).report.faults == [
-        "streams 'orders', 'payments' have the same query_name, orders; give each its own"
+        "streams 'orders', 'payments' have the same query_name, orders; give each its own",
+        "streams 'orders', 'payments' have the same journal, j; give each its own",
     ]
 
 
