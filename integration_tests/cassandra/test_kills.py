@@ -27,7 +27,6 @@ CHAIN = (
     "after-enrol@3",
     "before-write@3",
     "after-write@4",
-    "after-prepared",
     "before-rows",
     "after-rows",
     "after-ledger",
