@@ -49,6 +49,13 @@ files = WebHdfsFiles("{web}")
 assert files.create("{uri}/extras/file", b"made once")
 print(files.read("{uri}/extras/file").decode())
 """
+METRICS = """\
+import sys
+from epochal.metrics import fault_of, observer_of
+
+target = sys.argv[1]
+print(fault_of(target) or observer_of(target))
+"""
 
 
 @dataclass(frozen=True)
@@ -138,3 +145,18 @@ def test_hdfs_has_what_its_client_needs(environment: Environment, tmp_path: Path
         code = HDFS.format(web=server.web, uri=server.uri)
 
         assert environment.run(tmp_path, "python", "-c", code) == "made once"
+
+
+@pytest.mark.parametrize(
+    ("extra", "target", "name"),
+    [("metrics", "prometheus://127.0.0.1:0", "Prometheus"), ("otel", "opentelemetry", "OpenTelemetry")],
+)
+def test_metrics_have_what_they_need_and_say_what_is_missing(
+    environment: Environment, tmp_path: Path, extra: str, target: str, name: str
+) -> None:
+    without = environment.run(tmp_path, "python", "-c", METRICS, target)
+    with environment.extra(extra):
+        found = environment.run(tmp_path, "python", "-c", METRICS, target)
+
+    assert without == f"needs a package that is not installed: pip install 'epochal[{extra}]'"
+    assert found == f"epochal's metrics for {name}"

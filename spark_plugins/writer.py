@@ -29,7 +29,7 @@ from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, R
 from epochal.txn.events import Observer
 from epochal.txn.files import join
 from epochal.txn.participant import Participant
-from epochal.txn.reporting import reporter
+from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -227,7 +227,8 @@ class EpochWriter:
             self._check(stream._df)
             self._check_checkpoint(stream)
         except EpochalError as fault:
-            self._report_refused(fault, None)
+            location = bindings.location_of(stream)
+            self._report_refused(fault, None, stream_name(location) if location else "")
             raise
         try:
             query = stream.foreachBatch(self).start()
@@ -275,12 +276,12 @@ class EpochWriter:
         if failure is not None and fault is not None:
             raise failure from fault
 
-    def _report_refused(self, fault: EpochalError, epoch: int | None) -> None:
+    def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
         """Report an error that ends the query, if the run that it ended has not done so."""
-        if self._run is not None:
+        if self._run is not None and not self._run.is_closed:
             self._run.refused(fault, epoch)
         else:
-            reporter(self._observers).refused("", fault, epoch)
+            reporter(self._observers, stream=self.stream or stream).refused("", fault, epoch)
 
     def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:

@@ -36,6 +36,14 @@ def test_every_sink_that_is_named_takes_part() -> None:
     assert "eager" in repr(writer)
 
 
+def test_settings_turn_metrics_on_and_name_the_stream() -> None:
+    writer = writer_from_settings(GOOD | {"spark.epochal.orders.metrics": "prometheus://127.0.0.1:0"}, "orders")
+    with pytest.raises(OptionError, match=r"spark\.epochal\.orders: metrics='prometheus:9464': must be 'prometheus'"):
+        writer_from_settings(GOOD | {"spark.epochal.orders.metrics": "prometheus:9464"}, "orders")
+
+    assert (writer.stream, writer._metrics) == ("orders", "prometheus://127.0.0.1:0")
+
+
 def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> None:
     limits = {"max_bytes": "64 MB", "max_rows": "1000", "max_age": "5 min", "inactivity": "90 s", "merge_below": "4 MB"}
     rolling = {f"spark.epochal.orders.copy.rolling.{name}": value for name, value in limits.items()}

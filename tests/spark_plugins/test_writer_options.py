@@ -23,10 +23,14 @@ def test_all_faults_of_a_writer_come_in_one_error() -> None:
             adopt="41",
             new="x@y",
             journal="",
+            observers=["not a function"],  # type: ignore[list-item]  # that is the point
+            metrics="statsd",
         )
 
     text = str(caught.value)
-    assert len(caught.value.faults) == 8
+    assert len(caught.value.faults) == 10
+    assert "observers: a list of functions that take an event, not ['not a function']" in text
+    assert "metrics='statsd': must be 'prometheus', 'prometheus://127.0.0.1:9464' or 'opentelemetry'" in text
     assert "'files' is the name of several" in text
     assert "did you mean 'eager'?" in text
     assert "'not a sink' is not a sink" in text
