@@ -116,7 +116,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"under_way": 42},
         UNSETTLED,
         (
-            "HELD: sink 'serving' has not taken epoch 42 for 6 min: sink 'serving', epoch 42: ConnectionError: no route. "
+            "HELD: sink 'serving' has not taken epoch 42 for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. "
             "Start the store; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
@@ -126,7 +127,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         UNSETTLED,
         (
-            "HELD: the journal has not answered for 6 min: sink 'serving', epoch 42: ConnectionError: no route. Bring its "
+            "HELD: the journal has not answered for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. Bring its "
             "file system back; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
@@ -240,7 +242,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         LATE,
         UNSETTLED,
         (
-            "stopped by BadRows: column 'id' is missing: epoch 42 is checkpointed but not visible in 'lake'. Run `epochal "
+            "stopped by BadRows: column 'id' is missing: epoch 42 is checkpointed but not visible "
+            "in 'lake'. Run `epochal "
             "recover checkpoints/orders`"
         ),
     ),
@@ -250,7 +253,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible everywhere; nothing to "
+            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible "
+            "everywhere; nothing to "
             "do"
         ),
     ),
@@ -325,7 +329,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unsettled": (42,), "missing_in": ("serving",), "unreachable": {"serving": "no route"}},
         UNSETTLED,
         (
-            "HELD: sink 'serving' has not shown epoch 42 for 6 min: sink 'serving', epoch 42: ConnectionError: no route. "
+            "HELD: sink 'serving' has not shown epoch 42 for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. "
             "Start the store; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
