@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
   epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal resolve checkpoints/orders --abort 42 remove what a dead driver has staged of epoch 42, or say why not
   epochal roll    checkpoints/orders            publish all open parts; stops a running query
   epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
@@ -84,6 +85,17 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import recover
 
             return recover.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
+        case "resolve":
+            from epochal.cli import resolve
+
+            return resolve.run(
+                options.checkpoint,
+                options.journal,
+                commit=options.commit,
+                abort=options.abort,
+                timeout=options.timeout,
+                as_json=options.json,
+            )
         case "roll":
             from epochal.cli import roll
 
@@ -197,7 +209,16 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     about = "publish every open part before its limits are reached; stops a query that still runs"
     roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
-    for patient in (recover, roll):
+    about = "commit or abort one epoch by hand, where Spark does not decide otherwise; else say why not"
+    resolve = commands.add_parser(
+        "resolve", parents=[stream, common, verbose], help=about, description=_sentence(about)
+    )
+    which = resolve.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--commit", type=_number(0), metavar="N", help="make epoch N visible, if Spark has checkpointed it"
+    )
+    which.add_argument("--abort", type=_number(0), metavar="N", help="remove what a dead driver has staged of epoch N")
+    for patient in (recover, roll, resolve):
         patient.add_argument(
             "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds to wait for a store (60)"
         )
