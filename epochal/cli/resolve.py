@@ -19,6 +19,7 @@ from epochal.txn.live import read_live
 from epochal.txn.liveness import driver_status
 from epochal.txn.model import Json
 from epochal.txn.recovery import Place, Recovery, Sinks, fence, remove_leftovers
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.resolution import EpochFacts, Resolution, check_abort, check_commit
 from epochal.txn.settler import Retrying
 
@@ -64,10 +65,15 @@ def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> 
                 raise TwoJournals(f"sink {name!r} ({place.target}): {why}. Nothing was changed")
         stream.journal.decide(epoch, view.generation, durable=True)
     commits = Commits(quiet=quiet)
+    reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=sinks, on_commit=commits.committed
+        journals=stream.journal_of,
+        checkpoint=stream.checkpoint,
+        sinks=sinks,
+        on_commit=commits.committed,
+        reporter=reports,
     )
-    Retrying(recovery.settle).settle(timeout)
+    Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
     result.commits = commits.commits
     return result
 

@@ -30,8 +30,10 @@ def driver(liveness: Liveness, of: Live | None = IDLE, heartbeat: float | None =
     return DriverStatus(liveness=liveness, process=PROCESS, live=of, heartbeat=heartbeat if of else None)
 
 
-def held(sink: str = "serving", epoch: int | None = 42) -> Live:
-    reason = LiveHeld(sink=sink, reason="sink 'serving', epoch 42: ConnectionError: no route", since=640.0, epoch=epoch)
+def held(sink: str = "serving", epoch: int | None = 42, step: str = "commit") -> Live:
+    reason = LiveHeld(
+        sink=sink, step=step, reason="sink 'serving', epoch 42: ConnectionError: no route", since=640.0, epoch=epoch
+    )
     return live(state=LiveState.HELD, held=reason, sink=sink)
 
 
@@ -112,8 +114,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
     ),
     (
         "held",
-        driver(Liveness.ALIVE, held()),
-        {"under_way": 42},
+        driver(Liveness.ALIVE, held(step="stage")),
+        {"under_way": 42, "unsettled": (41,), "missing_in": ("lake",)},
         UNSETTLED,
         (
             "HELD: sink 'serving' has not taken epoch 42 for 6 min: sink 'serving', epoch 42: "
