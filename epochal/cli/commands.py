@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
+  epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
   epochal demo                                  see exactly-once under kill -9, in a minute
   epochal serve   cassandra | hdfs              run a real server on loopback until Ctrl-C
 
@@ -35,6 +36,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status")
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -117,6 +119,10 @@ def _run(options: argparse.Namespace) -> int:
                 dry_run=options.dry_run,
                 as_json=options.json,
             )
+        case "schema":
+            from epochal.cli import schema
+
+            return schema.run(options.name)
         case "serve":
             from epochal.cli import serve
 
@@ -247,6 +253,9 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
     )
     compact.add_argument("--dry-run", action="store_true", help="only list what would be joined")
+    about = "print the JSON schema of what a command prints with --json"
+    schema = commands.add_parser("schema", parents=[verbose], help=about, description=_sentence(about))
+    schema.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
     about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")
