@@ -7,10 +7,10 @@ doubt or wait for a store are only listed.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from epochal.cli import progress as show
 from epochal.cli.exit_codes import DIFFERS, UNREACHABLE
 from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
@@ -63,10 +63,10 @@ class Audit:
 
 def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> int:
     """Print the result. The exit code shows whether something differs."""
-    progress = _print_progress if not as_json and sys.stderr.isatty() else lambda _: None
     stream = open_stream(checkpoint, journal)
     start_on_demand(lambda path: start_spark(path, master="local[*]"))
-    result = audit(stream, fast=fast, progress=progress)
+    with show.task(f"auditing {stream.path}") as say:
+        result = audit(stream, fast=fast, progress=say)
     print(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
     if result.verdict is Verdict.DIFFERS:
         return DIFFERS
@@ -239,7 +239,3 @@ def _conclusion(result: Audit) -> str:
     if result.in_doubt:
         lines.append(f"epoch {listed(result.in_doubt)} in doubt until the query runs again, so not audited")
     return "\n".join(lines)
-
-
-def _print_progress(what: str) -> None:
-    print(paint(what, "dim", sys.stderr), file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.exit_codes import INTERRUPTED, MEANINGS, REFUSED, UNREACHABLE, USAGE
 from epochal.cli.text import paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        with trusting(getattr(options, "trust", None)):
+        with trusting(getattr(options, "trust", None)), progress.shown(None if as_json or verbose else sys.stderr):
             return _run(options)
     except NotSettled as fault:
         return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
@@ -191,7 +192,8 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     stream.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
 
-    whole = (_JsonParser if as_json else _Parser)(
+    kind: type[argparse.ArgumentParser] = _JsonParser if as_json else _Parser
+    whole = kind(
         prog="epochal",
         description="Exactly-once sinks for PySpark Structured Streaming.",
         epilog=EXAMPLES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from epochal.cli import progress as show
 from epochal.cli.stream_status import attempts_in_doubt
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, listed, paint
@@ -33,7 +34,8 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         on_commit=progress.committed,
         reporter=reports,
     )
-    Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
+    with show.task(f"finishing {listed(waiting)}" if waiting else "looking for what to finish"):
+        Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:
@@ -73,4 +75,5 @@ class Commits:
             {"epoch": attempt.epoch, "generation": attempt.generation, "sink": sink, "outcome": outcome.value}
         )
         if not self._quiet:
+            show.clear()
             print(f"  epoch {attempt.epoch}  {sink}  {outcome.value}", flush=True)

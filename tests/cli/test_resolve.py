@@ -10,6 +10,7 @@ from epochal.cli import resolve
 from epochal.testing import DirectoryParticipant
 from epochal.txn.errors import FencedOut
 from epochal.txn.journal import Journal
+from epochal.txn.recovery import fence
 from tests.cli.scene import ROWS, Scene, dying, elsewhere, going_away
 
 
@@ -253,11 +254,10 @@ def test_abort_keeps_what_a_driver_prepares_while_it_runs(scene: Scene) -> None:
         driver = scene.driver(target)
     scene.run(driver, 1)
     scene.stage(driver, target, 1)
-    really = resolve.fence
 
     def late(*arguments: object, **options: object) -> int:
         scene.prepare(driver, 1)  # it was only stalled
-        return really(*arguments, **options)  # type: ignore[arg-type]
+        return fence(*arguments, **options)  # type: ignore[arg-type]
 
     with patch.object(resolve, "fence", late):
         answer = scene.command("resolve", "--abort", "1")

@@ -354,9 +354,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def writer(journal: Path, generation: int = 3, **settings: float) -> LiveWriter:
-    quick = {"pause": 0.001, "heartbeat": 60.0, **settings}
-    return LiveWriter(FILES, str(journal), live(journal, generation), LiveObserver(), **quick)
+def writer(journal: Path, generation: int = 3, *, pause: float = 0.001, heartbeat: float = 60.0) -> LiveWriter:
+    state = live(journal, generation)
+    return LiveWriter(FILES, str(journal), state, LiveObserver(), pause=pause, heartbeat=heartbeat)
 
 
 def test_a_driver_leaves_one_file_that_says_how_it_ended(tmp_path: Path) -> None:
