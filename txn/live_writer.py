@@ -73,7 +73,8 @@ class LiveWriter:
         try:
             step()
         except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on without the file
-            level = logging.DEBUG if self._failed else logging.WARNING
+            # At the end the JVM may be gone, through which HDFS is written.
+            level = logging.DEBUG if self._failed or self._stopping.is_set() else logging.WARNING
             self._failed = True
             log.log(
                 level,
