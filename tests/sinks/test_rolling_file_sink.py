@@ -173,6 +173,14 @@ def test_the_manifest_lists_whole_epochs_with_their_files(tmp_path: Path) -> Non
     assert [(tmp_path / name).stat().st_size for name, _ in epoch.files] == [length for _, length in epoch.files]
 
 
+def test_a_path_that_is_no_target_is_refused_and_a_target_without_epochs_is_empty(tmp_path: Path) -> None:
+    claim_for(RollingFileSink(str(tmp_path / "orders")), "1f0c9a2e")
+
+    assert published(str(tmp_path / "orders")) == []
+    with pytest.raises(Refused, match=r"ordres is not the target of a RollingFileSink.* Check the path"):
+        published(str(tmp_path / "ordres"))
+
+
 def test_a_torn_manifest_is_an_error_that_names_it(tmp_path: Path) -> None:
     sink = RollingFileSink(str(tmp_path))
     sink.commit(ATTEMPT, stage(tmp_path))

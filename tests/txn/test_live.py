@@ -427,16 +427,17 @@ def test_a_new_start_goes_on_with_the_epochs_before_and_removes_older_files(tmp_
 
 def test_a_superseded_driver_leaves_no_file_and_writes_no_more(tmp_path: Path) -> None:
     journal = tmp_path / "epochal"
-    old, new = writer(journal), writer(journal, generation=4)
+    old, new = writer(journal), writer(journal, generation=4, pause=3600.0)  # the new one writes once
     old.start()
     until(lambda: read_live(FILES, str(journal)).live is not None)
     new.start()
     until(lambda: (found := read_live(FILES, str(journal)).live) is not None and found.generation == 4)
     old._observer(begun(7))
     old.end()
-    new.end()
 
-    assert {number_of(name) and number_of(name)[0] for name in os.listdir(f"{journal}-live")} == {4}  # type: ignore[index]
+    assert os.listdir(f"{journal}-live") == [name_of(4, 1)]
+    assert [thread.name for thread in threading.enumerate()].count("epochal-live") == 1
+    new.end()
 
 
 def test_a_checkpoint_that_was_removed_under_its_driver_is_not_created_again(tmp_path: Path) -> None:
