@@ -22,7 +22,7 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
-from epochal.spark_plugins.run import Run, coordinator_of, run_of
+from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
@@ -213,6 +213,8 @@ class EpochWriter:
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
             log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
+            if self._run is not None:
+                self._run.failed(type(fault).__name__, in_short(fault), epoch)
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
@@ -271,6 +273,8 @@ class EpochWriter:
             failure, self._failure = self._failure, None
             self._run = None
         if run is not None:
+            if fault is not None:
+                run.failed(type(fault).__name__, one_line(str(fault)))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:

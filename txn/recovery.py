@@ -215,9 +215,11 @@ def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: i
     ]
 
 
-def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Attempt]:
-    """Remove what the rules allow of one sink's leftovers; seal before delete."""
-    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest, scratch=sinks.scratch)
+def remove_leftovers(
+    journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int, epoch: int | None = None
+) -> list[Attempt]:
+    """Remove what the rules allow of one sink's leftovers, or of those of one epoch; seal before delete."""
+    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest, scratch=sinks.scratch, epoch=epoch)
 
 
 def fence(

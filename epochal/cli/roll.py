@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
@@ -30,12 +31,15 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         reporter=reports,
     )
     retrying = Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage)
-    retrying.settle(timeout)
-    found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
     generation = None
-    if found:
-        generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
+    with progress.task(f"publishing the open parts of {stream.path}"):
         retrying.settle(timeout)
+        found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
+        if found:
+            generation = roll_all(
+                stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__
+            )
+            retrying.settle(timeout)
     if as_json:
         answer = {
             "checkpoint": stream.path,
