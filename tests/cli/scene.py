@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +39,13 @@ class Answer:
         return json.loads(self.out)
 
 
-class Scene:
+class Scenery:
     """One checkpoint, its journal and its targets in a folder."""
 
-    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, root: Path, checkpoint: str = "checkpoint") -> None:
         self.root = root
-        self.checkpoint = root / "checkpoint"
-        self._capsys = capsys
+        self.checkpoint = root / checkpoint
+        self.clock: Callable[[], float] = time.time  # of the journal's records
         self._files = LocalFiles(sync=False)
         self._query: StandInQuery[Sequence[Json]] = StandInQuery(self._files, str(self.checkpoint), query_id=QUERY)
 
@@ -59,7 +60,9 @@ class Scene:
         """A driver that has just started."""
         coordinator = Coordinator(
             journals=lambda number: Journal(
-                self._files, str(self.checkpoint / "epochal") + ("" if number == 1 else f"~{number}")
+                self._files,
+                str(self.checkpoint / "epochal") + ("" if number == 1 else f"~{number}"),
+                clock=lambda: self.clock(),
             ),
             checkpoint=SparkCheckpoint(self._files, str(self.checkpoint)),
             participants=targets or (self.target(),),
@@ -90,6 +93,18 @@ class Scene:
         target.stage(Batch(attempt=attempt, rows=ROWS, offsets=""))
         return attempt
 
+    def disk(self) -> dict[str, bytes]:
+        """Every file there is."""
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+
+class Scene(Scenery):
+    """A scene, and the commands run on it."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(root)
+        self._capsys = capsys
+
     def command(self, name: str, *options: str) -> Answer:
         """Run ``epochal NAME CHECKPOINT ...``."""
         return self.epochal(name, str(self.checkpoint), *options)
@@ -99,10 +114,6 @@ class Scene:
         code = main(arguments)
         out, err = self._capsys.readouterr()
         return Answer(code, out, err)
-
-    def disk(self) -> dict[str, bytes]:
-        """Every file there is."""
-        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
 
 
 @contextmanager
