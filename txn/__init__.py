@@ -9,5 +9,6 @@ Read in this order:
    `commit_checks` (what a commit refuses).
 4. The steps: `start`, `incarnations`, `batches`, `settlement`, `rolls`, and `coordinator`, which joins them.
 5. Around them: `settler` (retries), `recovery` (settling without a driver), `audit`, `row_digests` and `totals` (is
-   every row there once), `failpoints` (where tests kill the process).
+   every row there once), `failpoints` (where tests kill the process), `events` (what happens, as types), `live`,
+   `live_fold` and `live_writer` (what a driver is doing now, for people), `process` (does a driver still run).
 """
