@@ -45,9 +45,13 @@ class Scenery:
     def __init__(self, root: Path, checkpoint: str = "checkpoint") -> None:
         self.root = root
         self.checkpoint = root / checkpoint
-        self.clock: Callable[[], float] = time.time  # of the journal's records
+        self.now: Callable[[], float] = time.time  # for the journal's records
+        self.rows: tuple[Json, ...] = ROWS  # of each epoch
         self._files = LocalFiles(sync=False)
         self._query: StandInQuery[Sequence[Json]] = StandInQuery(self._files, str(self.checkpoint), query_id=QUERY)
+
+    def clock(self) -> float:
+        return self.now()
 
     @property
     def journal(self) -> Journal:
@@ -62,7 +66,7 @@ class Scenery:
             journals=lambda number: Journal(
                 self._files,
                 str(self.checkpoint / "epochal") + ("" if number == 1 else f"~{number}"),
-                clock=lambda: self.clock(),
+                clock=self.clock,
             ),
             checkpoint=SparkCheckpoint(self._files, str(self.checkpoint)),
             participants=targets or (self.target(),),
@@ -75,12 +79,12 @@ class Scenery:
 
     def run(self, driver: Coordinator[Sequence[Json]], epochs: int) -> None:
         """Let a driver finish its epochs up to a number."""
-        self._query.run(epochs, lambda _: ROWS, driver.run, driver.settle)
+        self._query.run(epochs, lambda _: self.rows, driver.run, driver.settle)
 
     def prepare(self, driver: Coordinator[Sequence[Json]], epoch: int) -> None:
         """Let a driver die between PREPARED and commits/N."""
         self._files.create(str(self.checkpoint / "offsets" / str(epoch)), json.dumps({"epoch": epoch}).encode())
-        driver.run(epoch, ROWS)
+        driver.run(epoch, self.rows)
 
     def decide(self, driver: Coordinator[Sequence[Json]], epoch: int) -> None:
         """Let a driver die between commits/N and the first commit of a sink."""

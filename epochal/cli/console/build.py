@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.cli.console import advice
-from epochal.cli.console.live_facts import LiveFacts
 from epochal.cli.console.model import (
     Driver,
     EpochLine,
@@ -24,19 +23,20 @@ from epochal.cli.console.timeline import Times, epochs_of, is_under_way, lag_of,
 from epochal.cli.status import why
 from epochal.cli.stream_status import HeldEpoch, SinkStatus, StreamStatus
 from epochal.cli.text import counted, listed
+from epochal.txn.live import Live
 from epochal.txn.model import OpenRows
 from epochal.txn.records import Prepared
 
 SHOWN = 200  # open parts and leftovers
 
 
-def snapshot(status: StreamStatus, times: Times, live: LiveFacts | None, now: float) -> Snapshot:
-    """What the console shows of a stream."""
+def snapshot(status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float) -> Snapshot:
+    """What the console shows of a stream. `running`: whether its driver does; None if nothing tells."""
     latest = status.latest
     if live is not None and live.generation != latest.generation:
         live = None  # of a driver that was replaced
-    epochs = epochs_of(status, times, live, now)
-    driver = _driver(status, live)
+    epochs = epochs_of(status, times, live, running=running, now=now)
+    driver = _driver(status, live, running)
     return Snapshot(
         checkpoint=status.stream.path,
         at=now,
@@ -50,7 +50,7 @@ def snapshot(status: StreamStatus, times: Times, live: LiveFacts | None, now: fl
         sinks=tuple(_sink(sink, status, epochs, live, now) for sink in status.sinks),
         epochs=epochs,
         in_doubt=_in_doubt(status.in_doubt, driver),
-        held=tuple(_held(item, status, times, live, now) for item in status.held),
+        held=tuple(_held(item, status, times, live, running=running, now=now) for item in status.held),
         open=_open(status.open),
         open_count=len(status.open),
         leftovers=tuple(
@@ -76,7 +76,7 @@ def snapshot(status: StreamStatus, times: Times, live: LiveFacts | None, now: fl
     )
 
 
-def _driver(status: StreamStatus, live: LiveFacts | None) -> Driver:
+def _driver(status: StreamStatus, live: Live | None, running: bool | None) -> Driver:
     latest = status.latest
     pid = latest.driver.get("pid")
     fence = bool(latest.driver.get("fence"))
@@ -86,9 +86,9 @@ def _driver(status: StreamStatus, live: LiveFacts | None) -> Driver:
         pid=pid if isinstance(pid, int) else None,
         version=str(latest.driver.get("epochal", "")),
         started=seconds(latest.at),
-        running=False if fence else live.running if live is not None else None,
+        running=False if fence else running,
         seen=live.at if live is not None else None,
-        doing=live.state if live is not None else "",
+        doing=live.state.value if live is not None else "",
         fence=fence,
     )
 
@@ -109,7 +109,7 @@ def _headline(status: StreamStatus, epochs: Iterable[EpochLine], driver: Driver)
 
 
 def _sink(
-    sink: SinkStatus, status: StreamStatus, epochs: tuple[EpochLine, ...], live: LiveFacts | None, now: float
+    sink: SinkStatus, status: StreamStatus, epochs: tuple[EpochLine, ...], live: Live | None, now: float
 ) -> SinkLine:
     name = sink.place.sink
     holds = live.held if live is not None and live.held is not None and live.held.sink == name else None
@@ -144,7 +144,9 @@ def _in_doubt(attempts: Iterable[Prepared], driver: Driver) -> tuple[InDoubt, ..
     )
 
 
-def _held(item: HeldEpoch, status: StreamStatus, times: Times, live: LiveFacts | None, now: float) -> Held:
+def _held(
+    item: HeldEpoch, status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float
+) -> Held:
     waiting = [sink for sink, state in item.sinks.items() if state != "visible"]
     decided = times.of(item.epoch).decided
     cause, since = "", decided
@@ -153,7 +155,6 @@ def _held(item: HeldEpoch, status: StreamStatus, times: Times, live: LiveFacts |
     else:
         errors = {sink.place.sink: sink.error for sink in status.sinks if sink.error and sink.place.sink in waiting}
         cause = "; ".join(f"{sink}: {error}" for sink, error in errors.items())
-    running = live.running if live is not None else None
     return Held(
         epoch=item.epoch,
         generation=item.generation,
@@ -161,7 +162,7 @@ def _held(item: HeldEpoch, status: StreamStatus, times: Times, live: LiveFacts |
         cause=cause,
         since=since,
         advice=advice.under_way(item.epoch)
-        if is_under_way(decided, live, now)
+        if is_under_way(decided, live, running=running, now=now)
         else advice.held(item.epoch, waiting, status.stream.path, cause=cause, running=running),
     )
 

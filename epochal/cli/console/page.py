@@ -35,10 +35,10 @@ def document(data: JsonObject, *, live: bool) -> str:
 
 
 def embedded(data: JsonObject) -> str:
-    """JSON that can stand in a script element.
+    r"""JSON that can stand in a script element.
 
-    >>> embedded({"name": "</script>"})
-    '{"name": "\\\\u003c/script\\\\u003e"}'
+    >>> print(embedded({"name": "</script>"}))
+    {"name": "\u003c/script\u003e"}
     """
     return json.dumps(data, allow_nan=False).translate(ESCAPES)
 

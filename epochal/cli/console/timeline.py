@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from epochal.cli.console.live_facts import LiveEpoch, LiveFacts
 from epochal.cli.console.model import EpochLine, Phase, SinkEpoch
 from epochal.cli.stream_status import StreamStatus
+from epochal.txn.live import Live, LiveEpoch
 from epochal.txn.records import Decided, Done, Prepared, Record
 from epochal.txn.view import View
 
@@ -60,31 +60,34 @@ def seconds(at: str) -> float | None:
         return None
 
 
-def epochs_of(status: StreamStatus, times: Times, live: LiveFacts | None, now: float) -> tuple[EpochLine, ...]:
+def epochs_of(
+    status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float
+) -> tuple[EpochLine, ...]:
     """The last epochs, the newest last."""
     view = status.view
     seen = {line.epoch: line for line in live.epochs} if live is not None else {}
     known = {epoch for epoch in view.attempts if view.prepared(epoch)} | view.decided.keys() | seen.keys()
-    phases = _unfinished(status, times, live, now)
+    phases = _unfinished(status, times, live, running=running, now=now)
     return tuple(
         _line(epoch, view, times.of(epoch), seen.get(epoch, NOTHING), phases.get(epoch), _shows(status, epoch))
         for epoch in sorted(known)[-SHOWN:]
     )
 
 
-def is_under_way(decided: float | None, live: LiveFacts | None, now: float) -> bool:
+def is_under_way(decided: float | None, live: Live | None, *, running: bool | None, now: float) -> bool:
     """Whether a decided epoch is merely being shown, rather than held."""
-    return (
-        live is not None and bool(live.running) and live.held is None and (decided is None or now - decided < PATIENCE)
-    )
+    is_held = live is None or live.held is not None
+    return bool(running) and not is_held and (decided is None or now - decided < PATIENCE)
 
 
-def _unfinished(status: StreamStatus, times: Times, live: LiveFacts | None, now: float) -> dict[int, Phase]:
-    held = {
-        item.epoch: Phase.COMMITTING if is_under_way(times.of(item.epoch).decided, live, now) else Phase.HELD
-        for item in status.held
-    }
-    return {**{record.epoch: Phase.PREPARED for record in status.in_doubt}, **held}
+def _unfinished(
+    status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float
+) -> dict[int, Phase]:
+    prepared = {record.epoch: Phase.PREPARED for record in status.in_doubt}
+    for item in status.held:
+        under_way = is_under_way(times.of(item.epoch).decided, live, running=running, now=now)
+        prepared[item.epoch] = Phase.COMMITTING if under_way else Phase.HELD
+    return prepared
 
 
 def _shows(status: StreamStatus, epoch: int) -> Mapping[str, str]:

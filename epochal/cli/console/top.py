@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REFRESH = 1.0  # seconds
 FIRST = 10.0  # seconds that the first frame waits for a reading
 PARTS = 5  # open parts shown for a stream
-EPOCHS = 40  # in a strip
+COLUMNS = 52  # characters that a strip of epochs leaves to the other columns
 STYLES = {Level.OK: "green", Level.INFO: "cyan", Level.WARNING: "yellow", Level.ERROR: "red"}
 # One character an epoch; the letters are readable without colours too.
 STRIP = {
@@ -57,7 +57,7 @@ def _print_frames(streams: Sequence[Watched], *, once: bool) -> int:
 
     console = Console()
     if once or not console.is_terminal:
-        console.print(frame(_readings(streams, FIRST), time.time()))
+        console.print(frame(_readings(streams, FIRST), time.time(), width=console.width))
         return 0
     return _show(console, streams)
 
@@ -89,45 +89,55 @@ def _print_json(streams: Sequence[Watched], *, once: bool) -> int:
         time.sleep(REFRESH)
 
 
-def frame(readings: Sequence[Reading], now: float) -> Group:
-    """One picture of all streams."""
+def frame(readings: Sequence[Reading], now: float, *, width: int) -> Group:
+    """One picture of all streams, for a terminal of a width."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = []
     for reading in readings:
-        parts += [*_stream(reading, now), Text()]
+        parts += [*_stream(reading, now, width), Text()]
     return Group(*parts[:-1])
 
 
-def _stream(reading: Reading, now: float) -> Iterator[RenderableType]:
+def _stream(reading: Reading, now: float, width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     shot = reading.snapshot
     title = Text(no_wrap=True, overflow="ellipsis")
-    title.append(reading.checkpoint, style="bold")
+    title.append_text(_text(reading.checkpoint, "bold"))
     if shot is not None:
-        title.append("  ").append(_driver(shot, now), style="dim")
+        title.append("  ").append_text(_text(_driver(shot, now), "dim"))
     yield title
     if reading.error:
-        yield Text(f"\u2717 {reading.error}", style="red")
+        yield _text(f"\u2717 {reading.error}", "red")
         if shot is None:
             return
         yield Text(f"as of {lasting(now - shot.at)} ago:", style="dim")
     if shot is None:
         return
-    yield Text(f"\u25cf {shot.headline.text}", style=STYLES[shot.headline.level])
-    yield _sinks(shot)
+    yield _text(f"\u25cf {shot.headline.text}", STYLES[shot.headline.level])
+    yield _sinks(shot, epochs=max(8, width - COLUMNS))
+    for sink in shot.sinks:
+        if sink.error:
+            yield _text(f"! {sink.name}: {sink.error}", "red")
     for item in (*shot.held, *shot.in_doubt):
         advice = item.advice
         if advice.level is Level.INFO and shot.driver.running:
             continue  # it is over in a moment
-        line = Text(f"! {advice.what}", style=STYLES[advice.level])
-        line.append(f" {advice.do}", style="default")
+        line = _text(f"! {advice.what}", STYLES[advice.level])
+        line.append_text(_text(f" {advice.do}", "default"))
         if advice.command:
-            line.append(f" {advice.command}", style="bold")
+            line.append_text(_text(f" {advice.command}", "bold"))
         yield line
     yield from _open(shot, now)
+
+
+def _text(value: str, style: str = "") -> Text:
+    """Text for the terminal. Names come from users and data: a control character in one must not reach it."""
+    from rich.text import Text
+
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in value), style=style)
 
 
 def _driver(shot: Snapshot, now: float) -> str:
@@ -139,7 +149,7 @@ def _driver(shot: Snapshot, now: float) -> str:
     return f"generation {driver.generation}, process {driver.pid} on {driver.host}: {state}{seen}"
 
 
-def _sinks(shot: Snapshot) -> Table:
+def _sinks(shot: Snapshot, *, epochs: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -148,18 +158,17 @@ def _sinks(shot: Snapshot) -> Table:
         table.add_column(header, no_wrap=True)
     for header in ("epoch", "behind", "lag", "rows/s"):
         table.add_column(header, justify="right", no_wrap=True)
-    table.add_column(f"last {counted(min(EPOCHS, len(shot.epochs)), 'epoch')}", no_wrap=True)
-    table.add_column("held", overflow="fold")
+    shown = shot.epochs[-epochs:]
+    table.add_column(f"last {counted(len(shown), 'epoch')}", no_wrap=True)
     for sink in shot.sinks:
         table.add_row(
-            Text(sink.name + ("" if sink.current else " (former)")),
-            Text(sink.kind),
+            _text(sink.name + ("" if sink.current else " (former)")),
+            _text(sink.kind),
             "-" if sink.last is None else f"{sink.last:,}",
             Text(str(sink.behind), style="red" if sink.behind else ""),
             _lag(sink),
             "-" if sink.rows_per_second is None else f"{sink.rows_per_second:,.0f}",
-            _strip(shot.epochs[-EPOCHS:], sink.name) if sink.current else Text(),
-            Text(sink.held or sink.error, style="red"),
+            _strip(shown, sink.name) if sink.current else Text(),
         )
     return table
 
@@ -185,9 +194,9 @@ def _open(shot: Snapshot, now: float) -> Iterator[RenderableType]:
     from rich.text import Text
 
     for part in shot.open[:PARTS]:
-        rows = "" if part.rows is None else f", {counted(part.rows, 'row')}"
+        rows = "" if part.rows is None else f", {part.rows:,} rows"
         age = f"open for {lasting(now - part.first)}"
-        yield Text(f"  {part.sink} {part.bucket or 'part'}: {size(part.bytes)}{rows}, {age}", style="dim")
+        yield _text(f"  {part.sink} {part.bucket or 'part'}: {size(part.bytes)}{rows}, {age}", "dim")
     if shot.open_count > PARTS:
         yield Text(f"  and {counted(shot.open_count - PARTS, 'more open part')}", style="dim")
 
@@ -198,7 +207,7 @@ def _show(console: Console, streams: Sequence[Watched]) -> int:
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         wait = FIRST
         while True:
-            live.update(frame(_readings(streams, wait), time.time()), refresh=True)
+            live.update(frame(_readings(streams, wait), time.time(), width=console.width), refresh=True)
             wait = REFRESH
             if pressed(REFRESH) == "q":
                 return 0

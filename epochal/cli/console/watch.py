@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from epochal.cli.console.build import snapshot
-from epochal.cli.console.live_facts import LiveFacts
 from epochal.cli.console.model import JsonObject, Snapshot, to_json
 from epochal.cli.console.timeline import times_of
 from epochal.cli.stream_status import read_status
 from epochal.cli.streams import Stream, open_stream
 from epochal.txn.errors import Refused
+from epochal.txn.live import read_live
 
 INTERVAL = 1.0  # seconds between two readings, at least
 SHARE = 10  # ... and this many times as long as a reading took
@@ -102,24 +102,20 @@ class Reader:
         stream = self._open()
         try:
             # The live file first: what it says is then never newer than the journal.
-            live = live_of(stream)
+            live = read_live(stream.files, stream.journal.path, place=stream.journal.place).live
             status = read_status(stream)
         except BaseException:
             self._stream = None
             raise
         if status.latest.closed:  # the query has a new journal
             self._stream = None
-        return snapshot(status, times_of(stream.journal.records), live, self._clock())
+        running = live is not None and self._clock() - live.at < 20
+        return snapshot(status, times_of(stream.journal.records), live, running=running, now=self._clock())
 
     def _open(self) -> Stream:
         if self._stream is None or time.monotonic() - self._opened > REOPEN:
             self._stream, self._opened = open_stream(self._checkpoint, self._journal), time.monotonic()
         return self._stream
-
-
-def live_of(stream: Stream) -> LiveFacts | None:
-    """The live file of a stream, if its driver writes one."""
-    return None
 
 
 def watch(checkpoints: Sequence[str], journal: str | None) -> list[Watched]:
