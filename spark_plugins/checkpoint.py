@@ -48,6 +48,11 @@ class SparkCheckpoint:
         self._highest = max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
         return self._highest
 
+    def planned(self) -> int:
+        """The highest number in offsets/; -1 if it is empty. If it is above `committed`, Spark has begun that epoch."""
+        names = self._files.names(join(self.path, "offsets"))
+        return max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
+
     def offsets(self, epoch: int) -> str | None:
         """A digest of what epoch N reads, in the format of `txn.offsets`; None if offsets/N does not exist."""
         data = self._read(epoch)

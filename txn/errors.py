@@ -10,6 +10,7 @@ The class says what to do, the message what happened and what follows::
     │   ├── JournalLost        Spark checkpointed an epoch that the journal has no record of
     │   ├── OffsetsChanged     an epoch was replayed with other source offsets
     │   ├── TwoJournals        a checkpoint was copied: two journals write one stream
+    │   ├── SinkUnavailable    a command cannot use a sink here: install its package, or trust its host
     │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
     ├── FencedOut              stop: another driver has taken over
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
@@ -64,6 +65,10 @@ class OffsetsChanged(Refused):
 
 class TwoJournals(Refused):
     """A checkpoint was copied, restored or moved: the target belongs to another journal of the same stream."""
+
+
+class SinkUnavailable(Refused):
+    """This process cannot use a sink that only the journal names: another process might."""
 
 
 class UnsupportedQuery(Refused):

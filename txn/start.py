@@ -5,8 +5,6 @@ Nothing is staged before all three have succeeded. A start that is refused chang
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -23,6 +21,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Claim, Json, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
+from epochal.txn.process import this_process
 from epochal.txn.records import GenerationStarted, encode
 from epochal.txn.view import View
 
@@ -212,8 +211,11 @@ def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
 
 
 def driver(version: str) -> dict[str, Json]:
-    """Where this driver runs, for display."""
-    return {"host": platform.node(), "pid": os.getpid(), "epochal": version}
+    """Which process this driver is, for display."""
+    me = this_process()
+    facts: dict[str, Json] = {"host": me.host, "pid": me.pid, "epochal": version}
+    further: dict[str, Json] = {"started": me.started, "ticks": me.ticks, "machine": me.machine}
+    return facts | {name: value for name, value in further.items() if value is not None}
 
 
 def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = ()) -> Claim:

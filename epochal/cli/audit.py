@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from epochal.cli.exit_codes import DIFFERS
 from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, table
 from epochal.sinks.storage.hadoop import start_on_demand
@@ -23,7 +24,6 @@ from epochal.txn.view import View
 
 Progress = Callable[[str], None]
 
-DIFFERS = 3
 SHOWN = 20
 TRIES = 3
 COLOURS = {Verdict.EXACT: "green", Verdict.DIFFERS: "red", Verdict.NOT_PROVABLE: "yellow"}

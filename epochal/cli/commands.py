@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
-from epochal.cli.text import REFUSED, UNREACHABLE, paint, print_json_error
+from epochal.cli.exit_codes import INTERRUPTED, MEANINGS, REFUSED, UNREACHABLE, USAGE
+from epochal.cli.text import paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
 from epochal.sinks.config.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled
-
-INTERRUPTED = 130
 
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            the status of the stream and of each sink
@@ -36,8 +35,8 @@ EXAMPLES = """examples:
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 PATH is the target of a sink, spelled the same way.
-exit codes: 0 success, 1 a store cannot be reached, 2 wrong usage or refused, 3 an audit found a difference
-"""
+exit codes:
+""" + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -149,16 +148,24 @@ def _fail(fault: Exception, code: int, *, verbose: bool, as_json: bool) -> int:
     if as_json:
         print_json_error(fault, code)
     else:
-        print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+        print(f"{paint('epochal:', 'red', sys.stderr)} {type(fault).__name__}: {fault}", file=sys.stderr)
     return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Has an exit code of its own for wrong usage, which says nothing about a stream."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: error: {message}\n")
 
 
 class _JsonParser(argparse.ArgumentParser):
     """Prints usage errors as JSON too."""
 
     def error(self, message: str) -> NoReturn:
-        print_json_error(argparse.ArgumentError(None, message), REFUSED)
-        self.exit(REFUSED)
+        print_json_error(argparse.ArgumentError(None, message), USAGE)
+        self.exit(USAGE)
 
 
 def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
@@ -178,7 +185,7 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
     _add_stores(stream)
 
-    whole = (_JsonParser if as_json else argparse.ArgumentParser)(
+    whole = (_JsonParser if as_json else _Parser)(
         prog="epochal",
         description="Exactly-once sinks for PySpark Structured Streaming.",
         epilog=EXAMPLES,

@@ -6,6 +6,7 @@ address. Only other Hadoop file systems start a session.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from epochal.sinks.storage import webhdfs
 from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.access import refuse_unreachable
-from epochal.txn.errors import Refused
+from epochal.txn.errors import Refused, SinkUnavailable
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal, scratch_beside
@@ -34,6 +35,12 @@ class Stream:
     checkpoint: SparkCheckpoint
     files: Files  # of the journal
     journal_path: str
+    named_journal: str | None = None  # as the user named it; None for the one in the checkpoint
+
+    def command(self, name: str, *options: str) -> str:
+        """An epochal command for this stream, to be copied into a shell."""
+        elsewhere = [] if self.named_journal is None else ["--journal", self.named_journal]
+        return shlex.join(["epochal", name, self.path, *elsewhere, *options])
 
     def journal_of(self, incarnation: int) -> Journal:
         return Journal(
@@ -70,7 +77,7 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
     files, path = reach(checkpoint)
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
     journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
-    stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path)
+    stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path, journal)
     with refuse_unreachable(
         f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"
     ):
@@ -100,10 +107,15 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     # A target such as cassandra:host/keyspace.table is no path: that sink stages beside the journal.
     if isinstance(place, str) and not place.startswith(f"{kind}:") and _needs_spark(place):
         start_spark(place)
-    found = class_of(kind)
+    try:
+        found = class_of(kind)
+    except ImportError as fault:
+        raise SinkUnavailable(
+            f"sink {description.get('name')!r}: its type {kind!r} needs a package that is not installed here: {fault}"
+        ) from fault
     if found is not None:
         return found.from_description(description)
-    raise Refused(
+    raise SinkUnavailable(
         f"sink {description.get('name')!r}: no participant of type {kind!r} is installed here; install the package "
         f"that has it (its entry point is in the group {GROUP!r})"
     )
