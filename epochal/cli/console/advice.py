@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
 from epochal.cli.console.model import Advice, Level
 from epochal.cli.text import listed
-
-
-def recover(checkpoint: str) -> str:
-    """The command that finishes what Spark has checkpointed."""
-    return f"epochal recover {shlex.quote(checkpoint)}"
 
 
 def in_doubt(epoch: int, generations: list[int], *, running: bool | None) -> Advice:
@@ -31,7 +24,7 @@ def in_doubt(epoch: int, generations: list[int], *, running: bool | None) -> Adv
     )
 
 
-def held(epoch: int, waiting: list[str], checkpoint: str, *, cause: str, running: bool | None) -> Advice:
+def held(epoch: int, waiting: list[str], *, cause: str, recover: str, running: bool | None) -> Advice:
     """For an epoch that is decided and not visible everywhere."""
     sinks = ", ".join(waiting) or "no sink"
     what = f"Epoch {epoch} is decided and safe, but not yet visible in {sinks}." + (
@@ -45,7 +38,7 @@ def held(epoch: int, waiting: list[str], checkpoint: str, *, cause: str, running
     do = f"{store}Start the query again, or finish the epoch without it:"
     if running is None:
         do = f"{store}A running query finishes it by itself. If none runs:"
-    return Advice(level=Level.WARNING, what=what, do=do, command=recover(checkpoint))
+    return Advice(level=Level.WARNING, what=what, do=do, command=recover)
 
 
 def under_way(epoch: int) -> Advice:
@@ -53,13 +46,13 @@ def under_way(epoch: int) -> Advice:
     return Advice(level=Level.INFO, what=f"Epoch {epoch} is decided, and the sinks are showing it.", do="Nothing.")
 
 
-def refusal(reason: str, checkpoint: str) -> Advice:
+def refusal(reason: str, status: str) -> Advice:
     """For a stream whose next start would be refused."""
     return Advice(
         level=Level.ERROR,
         what=reason,
         do="The message names the choices. Nothing was written; the full status:",
-        command=f"epochal status {shlex.quote(checkpoint)}",
+        command=status,
     )
 
 

@@ -26,6 +26,7 @@ class Phase(StrEnum):
 
     STAGING = "staging"  # the sinks write it; nothing is recorded yet
     STAGED = "staged"  # this sink has staged it, others have not
+    INTERRUPTED = "interrupted"  # the driver stopped while the sinks staged it; the next start replays it
     PREPARED = "prepared"  # every sink has staged it; Spark's commits/N decides
     COMMITTING = "committing"  # decided; the sinks are showing it
     HELD = "held"  # decided; a store does not take it
@@ -35,10 +36,12 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The state of a stream in one line."""
+    """How the stream stands, in the words of `epochal status`."""
 
     level: Level
+    standing: str  # running, held, stopped, failed, dead, unknown or refused
     text: str
+    command: str | None  # the one to run, if one helps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +64,9 @@ class Driver:
     version: str
     started: float | None
     running: bool | None  # None: nothing tells
+    liveness: str  # alive, silent, dead, ended, none (a command stopped it) or unknown
     seen: float | None  # its last heartbeat
     doing: str  # idle, staging, held or ended; empty if unknown
-    fence: bool  # a command took this generation to stop the driver before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,8 @@ class SinkLine:
     rows_per_second: float | None
     held: str  # why it is held; empty if it is not
     since: float | None  # when the first try failed
-    error: str  # what the store answers now; empty if it answers
+    error: str  # why the store could not be asked; empty if it answers
+    available: bool  # False: this process cannot ask it, whatever the state of the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +193,7 @@ class Snapshot:
     leftover_count: int
     journal: JournalLine
     refusal: Advice | None  # a start would be refused now
+    notes: tuple[str, ...]
     live: bool  # there is a live file of the newest driver
 
 

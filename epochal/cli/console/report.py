@@ -12,7 +12,8 @@ from epochal.cli.console.audits import fast_audit
 from epochal.cli.console.model import JsonObject
 from epochal.cli.console.page import document
 from epochal.cli.console.watch import Reader, Reading, chosen
-from epochal.cli.text import UNREACHABLE, counted, size
+from epochal.cli.exit_codes import UNREACHABLE
+from epochal.cli.text import counted, size
 from epochal.txn.errors import EpochalError
 
 

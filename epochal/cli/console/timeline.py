@@ -8,9 +8,9 @@ from datetime import datetime
 
 from epochal.cli.console.model import EpochLine, Phase, SinkEpoch
 from epochal.cli.stream_status import StreamStatus
-from epochal.txn.live import Live, LiveEpoch
+from epochal.txn.live import LiveEpoch
+from epochal.txn.liveness import Liveness
 from epochal.txn.records import Decided, Done, Prepared, Record
-from epochal.txn.view import View
 
 SHOWN = 50  # epochs, as many as a live file has
 PATIENCE = 5.0  # seconds in which a decided epoch counts as under way
@@ -60,34 +60,36 @@ def seconds(at: str) -> float | None:
         return None
 
 
-def epochs_of(
-    status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float
-) -> tuple[EpochLine, ...]:
+def is_running(status: StreamStatus) -> bool | None:
+    """Whether the driver runs; None if nothing tells."""
+    return {Liveness.ALIVE: True, Liveness.UNKNOWN: None}.get(status.driver.liveness, False)
+
+
+def epochs_of(status: StreamStatus, times: Times) -> tuple[EpochLine, ...]:
     """The last epochs, the newest last."""
-    view = status.view
+    view, live = status.view, status.driver.live
     seen = {line.epoch: line for line in live.epochs} if live is not None else {}
     known = {epoch for epoch in view.attempts if view.prepared(epoch)} | view.decided.keys() | seen.keys()
-    phases = _unfinished(status, times, live, running=running, now=now)
+    phases = _unfinished(status, times)
     return tuple(
-        _line(epoch, view, times.of(epoch), seen.get(epoch, NOTHING), phases.get(epoch), _shows(status, epoch))
+        _line(epoch, status, times.of(epoch), seen.get(epoch, NOTHING), phases.get(epoch))
         for epoch in sorted(known)[-SHOWN:]
     )
 
 
-def is_under_way(decided: float | None, live: Live | None, *, running: bool | None, now: float) -> bool:
+def is_under_way(status: StreamStatus, decided: float | None) -> bool:
     """Whether a decided epoch is merely being shown, rather than held."""
-    is_held = live is None or live.held is not None
-    return bool(running) and not is_held and (decided is None or now - decided < PATIENCE)
+    live = status.driver.live
+    tells = live is not None and live.held is None and not status.driver.is_stuck
+    return bool(is_running(status)) and tells and (decided is None or status.now - decided < PATIENCE)
 
 
-def _unfinished(
-    status: StreamStatus, times: Times, live: Live | None, *, running: bool | None, now: float
-) -> dict[int, Phase]:
-    prepared = {record.epoch: Phase.PREPARED for record in status.in_doubt}
+def _unfinished(status: StreamStatus, times: Times) -> dict[int, Phase]:
+    phases = {record.epoch: Phase.PREPARED for record in status.in_doubt}
     for item in status.held:
-        under_way = is_under_way(times.of(item.epoch).decided, live, running=running, now=now)
-        prepared[item.epoch] = Phase.COMMITTING if under_way else Phase.HELD
-    return prepared
+        under_way = is_under_way(status, times.of(item.epoch).decided)
+        phases[item.epoch] = Phase.COMMITTING if under_way else Phase.HELD
+    return phases
 
 
 def _shows(status: StreamStatus, epoch: int) -> Mapping[str, str]:
@@ -95,29 +97,39 @@ def _shows(status: StreamStatus, epoch: int) -> Mapping[str, str]:
     return next((held.sinks for held in status.held if held.epoch == epoch), {})
 
 
-def _line(
-    epoch: int, view: View, recorded: Recorded, live: LiveEpoch, phase: Phase | None, shows: Mapping[str, str]
-) -> EpochLine:
+def _line(epoch: int, status: StreamStatus, recorded: Recorded, live: LiveEpoch, phase: Phase | None) -> EpochLine:
+    view = status.view
     attempts = view.prepared(epoch)
     record = view.winner(epoch) or (attempts[max(attempts)] if attempts else None)
-    if phase is None:
-        phase = Phase.VISIBLE if view.is_over(epoch) else Phase.STAGING
     if record is not None and live.generation not in (0, record.generation):
         live = NOTHING  # the live file tells of an attempt that did not become the epoch
-    decided = live.checkpointed or recorded.decided
+    if phase is None:
+        phase = Phase.VISIBLE if view.is_over(epoch) else _phase_of(live, running=is_running(status))
     done = live.done or recorded.done
     names = dict.fromkeys([*(record.sinks if record is not None else ()), *live.sinks])
+    shows = _shows(status, epoch)
     return EpochLine(
         epoch=epoch,
         generation=record.generation if record is not None else live.generation or None,
         phase=phase,
         begun=live.begun,
         prepared=live.prepared or (seconds(record.at) if record is not None else None),
-        checkpointed=decided,
+        checkpointed=live.checkpointed or recorded.decided,
         done=done,
         generations=tuple(sorted(attempts)),
         sinks={name: _sink(name, record, live, phase, shows.get(name), done) for name in names},
     )
+
+
+def _phase_of(live: LiveEpoch, *, running: bool | None) -> Phase:
+    """The phase of an epoch that only the live file has: it was read after the journal."""
+    if live.done is not None:
+        return Phase.VISIBLE
+    if live.checkpointed is not None:
+        return Phase.COMMITTING
+    if live.prepared is not None:
+        return Phase.PREPARED
+    return Phase.STAGING if running is not False else Phase.INTERRUPTED
 
 
 def _sink(

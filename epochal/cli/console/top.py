@@ -32,6 +32,7 @@ STRIP = {
     Phase.STAGING: ("s", "cyan"),
     Phase.STAGED: ("s", "cyan"),
     Phase.PREPARED: ("p", "yellow"),
+    Phase.INTERRUPTED: ("x", "yellow"),
     Phase.COMMITTING: ("c", "blue"),
     Phase.HELD: ("H", "red"),
     Phase.UNKNOWN: ("?", "red"),
@@ -116,20 +117,14 @@ def _stream(reading: Reading, now: float, width: int) -> Iterator[RenderableType
         yield Text(f"as of {lasting(now - shot.at)} ago:", style="dim")
     if shot is None:
         return
-    yield _text(f"\u25cf {shot.headline.text}", STYLES[shot.headline.level])
+    headline = _text(f"\u25cf {shot.headline.text}", STYLES[shot.headline.level])
+    if shot.headline.command:
+        headline.append_text(_text(f"  $ {shot.headline.command}", "bold"))
+    yield headline
     yield _sinks(shot, epochs=max(8, width - COLUMNS))
     for sink in shot.sinks:
         if sink.error:
             yield _text(f"! {sink.name}: {sink.error}", "red")
-    for item in (*shot.held, *shot.in_doubt):
-        advice = item.advice
-        if advice.level is Level.INFO and shot.driver.running:
-            continue  # it is over in a moment
-        line = _text(f"! {advice.what}", STYLES[advice.level])
-        line.append_text(_text(f" {advice.do}", "default"))
-        if advice.command:
-            line.append_text(_text(f" {advice.command}", "bold"))
-        yield line
     yield from _open(shot, now)
 
 
@@ -142,11 +137,10 @@ def _text(value: str, style: str = "") -> Text:
 
 def _driver(shot: Snapshot, now: float) -> str:
     driver = shot.driver
-    state = {True: driver.doing or "running", False: "not running", None: "unknown"}[driver.running]
-    if driver.fence:
-        state = "stopped by a command"
-    seen = f", seen {lasting(now - driver.seen)} ago" if driver.seen is not None else ""
-    return f"generation {driver.generation}, process {driver.pid} on {driver.host}: {state}{seen}"
+    doing = f", {driver.doing}" if driver.doing and driver.running else ""
+    seen = f", seen {lasting(max(0.0, now - driver.seen))} ago" if driver.seen is not None else ""
+    process = f"pid {driver.pid} on {driver.host}" if driver.pid is not None else "no driver"
+    return f"generation {driver.generation}, {process}: {driver.liveness}{doing}{seen}"
 
 
 def _sinks(shot: Snapshot, *, epochs: int) -> Table:

@@ -18,7 +18,6 @@ from epochal.cli.console.timeline import times_of
 from epochal.cli.stream_status import read_status
 from epochal.cli.streams import Stream, open_stream
 from epochal.txn.errors import Refused
-from epochal.txn.live import read_live
 
 INTERVAL = 1.0  # seconds between two readings, at least
 SHARE = 10  # ... and this many times as long as a reading took
@@ -101,16 +100,13 @@ class Reader:
         """Read everything once."""
         stream = self._open()
         try:
-            # The live file first: what it says is then never newer than the journal.
-            live = read_live(stream.files, stream.journal.path, place=stream.journal.place).live
-            status = read_status(stream)
+            status = read_status(stream, clock=self._clock)
         except BaseException:
             self._stream = None
             raise
         if status.latest.closed:  # the query has a new journal
             self._stream = None
-        running = live is not None and self._clock() - live.at < 20
-        return snapshot(status, times_of(stream.journal.records), live, running=running, now=self._clock())
+        return snapshot(status, times_of(stream.journal.records))
 
     def _open(self) -> Stream:
         if self._stream is None or time.monotonic() - self._opened > REOPEN:

@@ -53,7 +53,8 @@ function drawStream(names) {
   if (shot) {
     const epoch = shot.epochs.find((one) => one.epoch === state.epoch);
     parts.push(
-      h('p', { class: `headline ${level}` }, dot(shot.headline.level), h('span', {}, shot.headline.text)),
+      h('div', { class: `headline ${level}` }, dot(shot.headline.level), h('p', {}, shot.headline.text),
+        shot.headline.command ? command(shot.headline.command) : null),
       facts(shot, now()),
       attention(shot, chooseEpoch),
       timeline(shot, state.epoch, chooseEpoch),
@@ -62,6 +63,7 @@ function drawStream(names) {
       openParts(shot),
       audit(stream, state.data.live, startAudit),
       leftovers(shot),
+      notes(shot),
     );
   }
   put(document.getElementById('stream'), parts);

@@ -1,6 +1,6 @@
 // The other parts of a stream's page.
 
-const WORDS = { ok: 'OK', info: 'Note', warning: 'Attention', error: 'Refused' };
+const WORDS = { ok: 'well', info: 'note', warning: 'needs attention', error: 'needs action' };
 const VERDICTS = { exact: 'ok', differs: 'error', 'not provable': 'info' };
 
 function levelOf(stream) {
@@ -39,10 +39,10 @@ function attention(shot, choose) {
 
 function driverText(shot, now) {
   const driver = shot.driver;
-  if (driver.fence) return `generation ${driver.generation}, stopped by a command`;
-  const state = driver.running === null ? 'not known whether it runs' : driver.running ? `running (${driver.doing})` : 'not running';
-  const seen = driver.seen === null || driver.running === false ? '' : `, seen ${lasting(Math.max(0, now - driver.seen))} ago`;
-  return `${state}; generation ${driver.generation}, process ${driver.pid === null ? NONE : driver.pid} on ${driver.host || NONE}${seen}`;
+  const process = driver.pid === null ? '' : `pid ${driver.pid} on ${driver.host || NONE}, `;
+  const state = { alive: `alive, ${driver.doing || 'running'}`, none: 'stopped by a command', unknown: 'not known whether it runs' }[driver.liveness] || driver.liveness;
+  const seen = driver.seen === null ? '' : `, seen ${lasting(Math.max(0, now - driver.seen))} ago`;
+  return `${process}generation ${driver.generation}: ${state}${seen}`;
 }
 
 function facts(shot, now) {
@@ -62,7 +62,7 @@ function sinks(shot) {
     [sink.name, sink.current ? null : h('span', { class: 'dim' }, ' former')], sink.kind, number(sink.last),
     h('span', { class: sink.behind ? 'bad' : null }, sink.current ? String(sink.behind) : NONE),
     lasting(sink.lag), number(sink.rows_per_second),
-    sink.held || sink.error ? h('span', { class: 'bad' }, sink.held || sink.error) : 'answers',
+    sink.held || sink.error ? h('span', { class: sink.available ? 'bad' : 'dim' }, sink.held || sink.error) : 'answers',
     h('code', { class: 'target' }, sink.target),
   ]);
   return section('Sinks', table(['Sink', 'Type', 'Epoch', 'Behind', 'Lag', 'Rows/s', 'Store', 'Target'], rows,
@@ -77,6 +77,10 @@ function openParts(shot) {
   return section('Open parts', h('p', { class: 'dim' }, 'Committed rows that appear when their part rolls.'),
     table(['Sink', 'Bucket', 'Size', 'Rows', 'Pieces', 'Age', 'Idle'], rows, { right: ['Size', 'Rows', 'Pieces', 'Age', 'Idle'], label: 'open parts' }),
     more > 0 ? h('p', { class: 'dim' }, `and ${counted(more, 'more part')}`) : null);
+}
+
+function notes(shot) {
+  return shot.notes.length ? section('Notes', h('ul', { class: 'findings' }, shot.notes.map((note) => h('li', {}, note)))) : null;
 }
 
 function leftovers(shot) {

@@ -7,7 +7,7 @@ const STEPS = [
   ['publish', 'until visible'],
 ];
 const PENDING = {
-  staging: 'being staged', staged: 'staged', prepared: 'prepared, in doubt', committing: 'being committed',
+  staging: 'being staged', staged: 'staged', interrupted: 'interrupted while it was staged', prepared: 'prepared, in doubt', committing: 'being committed',
   held: 'held', unknown: 'store does not answer', visible: 'visible',
 };
 const COLUMN = 15;
@@ -71,7 +71,7 @@ function column(epoch, sink, x, scale, chosen, first) {
     if (shrink < 1) group.append(s('path', { class: 'cut', d: `M${x + 2} ${y + 7} l${COLUMN - 4} -4 v2.5 l-${COLUMN - 4} 4 z` }));
   } else {
     group.append(s('rect', { class: 'pending', x: x + 2, y: 4, width: COLUMN - 4, height: LANE - 6, rx: 2 }));
-    const letter = { prepared: '?', held: '!', unknown: '!' }[own.phase] || '\u2026';
+    const letter = { prepared: '?', held: '!', unknown: '!', interrupted: '\u00d7' }[own.phase] || '\u2026';
     group.append(s('text', { x: x + COLUMN / 2, y: LANE / 2 + 5, 'text-anchor': 'middle' }, letter));
   }
   return group;
