@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from epochal.sinks.config import kinds
 from epochal.testing import DirectoryParticipant
@@ -30,8 +31,18 @@ REASON = "NoHostAvailable: 10.0.4.17:9042: it does not answer (connection refuse
 INTERVAL = 6.0  # seconds between two epochs
 KINDS = {
     "auditable": "tests.cli.auditable:Auditable",
-    "buckets": "tests.cli.gallery:Buckets",
+    "buckets": "tests.cli.console.gallery:Buckets",
 }
+
+
+class Facts(TypedDict, total=False):
+    """What a live file may say."""
+
+    state: LiveState
+    epoch: int
+    sink: str
+    held: LiveHeld
+    settled: bool
 
 
 class Buckets(Keeping):
@@ -100,23 +111,26 @@ class Painted(Scenery):
             },
         )
 
-    def tell(self, driver: Coordinator[Sequence[Json]], at: float, **facts: object) -> None:
-        """Write the driver's live file."""
-        started = driver.journal.read().latest
-        assert started is not None
-        live = Live(
-            lineage=driver.lineage,
-            generation=driver.generation,
-            start=started.start,
-            journal=driver.journal.place,
-            process=this_process(),
-            at=at,
-            sinks=tuple(driver._participants),
-            epochs=tuple(self.lines[-50:]),
-            **facts,  # type: ignore[arg-type]
-        )
-        folder = live_files.live_beside(driver.journal.path)
-        LocalFiles(sync=False).create(f"{folder}/{live_files.name_of(driver.generation, 1)}", live_files.encode(live))
+
+def tell(
+    driver: Coordinator[Sequence[Json]], at: float, lines: Sequence[LiveEpoch] = (), **facts: Unpack[Facts]
+) -> None:
+    """Write a driver's live file."""
+    started = driver.journal.read().latest
+    assert started is not None
+    live = Live(
+        lineage=driver.lineage,
+        generation=driver.generation,
+        start=started.start,
+        journal=driver.journal.place,
+        process=this_process(),
+        at=at,
+        sinks=tuple(driver._participants),
+        epochs=tuple(lines[-50:]),
+        **facts,
+    )
+    folder = live_files.live_beside(driver.journal.path)
+    LocalFiles(sync=False).create(f"{folder}/{live_files.name_of(driver.generation, 1)}", live_files.encode(live))
 
 
 def register() -> None:
@@ -134,7 +148,7 @@ def running(root: Path, name: str = "orders", *, now: float | None = None) -> Pa
     done = scene.finish(driver, range(28), began)
     driver = scene.start(done + 20, *targets)
     scene.finish(driver, range(28, 46), now - 18 * INTERVAL)
-    scene.tell(driver, now - 1, state=LiveState.IDLE, epoch=45)
+    tell(driver, now - 1, scene.lines, state=LiveState.IDLE, epoch=45)
     return scene.checkpoint
 
 
@@ -165,7 +179,7 @@ def held(root: Path, name: str = "payments", *, now: float | None = None) -> Pat
         )
     )
     reason = LiveHeld(sink="ledger", reason=REASON, since=line.checkpointed or now, epoch=12)
-    scene.tell(driver, now - 1, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
+    tell(driver, now - 1, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
     return scene.checkpoint
 
 
@@ -181,7 +195,7 @@ def in_doubt(root: Path, name: str = "clicks", *, now: float | None = None) -> P
     driver = scene.start(done + 30, *targets)
     scene.now = lambda: done + 33
     scene.prepare(driver, 17)
-    scene.tell(driver, done + 35, state=LiveState.IDLE, epoch=17)
+    tell(driver, done + 35, scene.lines, state=LiveState.IDLE, epoch=17)
     return scene.checkpoint
 
 
@@ -192,7 +206,7 @@ def open_parts(root: Path, name: str = "sessions", *, now: float | None = None) 
     sink = Buckets(str(scene.root / "archive"), name="archive", clock=scene.clock)
     driver = scene.start(now - 4000, sink)
     done = scene.finish(driver, range(9), now - 3990)
-    scene.tell(driver, done + 1, state=LiveState.ENDED, epoch=8, settled=True)
+    tell(driver, done + 1, scene.lines, state=LiveState.ENDED, epoch=8, settled=True)
     return scene.checkpoint
 
 
@@ -205,13 +219,26 @@ def old(root: Path, name: str = "legacy", *, now: float | None = None) -> Path:
     return scene.checkpoint
 
 
-DEAD = {"clicks": in_doubt, "sessions": open_parts, "legacy": old}
+def unfinished(root: Path, name: str = "unfinished", *, now: float | None = None) -> Path:
+    """A stream of a driver that died between commits/N and the first commit."""
+    now = time.time() if now is None else now
+    scene = Painted(root, name, seed=6)
+    driver = scene.start(now - 600, scene.target("archive"))
+    done = scene.finish(driver, range(3), now - 590)
+    scene.now = lambda: done + 4
+    scene.decide(driver, 3)
+    return scene.checkpoint
+
+
+DEAD = {"clicks": in_doubt, "sessions": open_parts, "legacy": old, "unfinished": unfinished}
 
 
 def dead(root: Path, *names: str) -> list[Path]:
     """Streams of drivers that have ended: their process was a child of this one."""
     subprocess.run(
-        [sys.executable, "-m", "tests.cli.gallery", str(root), *names], check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-m", "tests.cli.console.gallery", str(root), *names],
+        check=True,
+        cwd=Path(__file__).parents[3],
     )
     return [root / name for name in names]
 
