@@ -20,8 +20,9 @@ from epochal.txn import live as live_files
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed
 from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
 from epochal.txn.live import Live, LiveEpoch, LiveHeld, LiveState, SinkEpoch
-from epochal.txn.model import Json, OpenRows
+from epochal.txn.model import Json, OpenRows, lineage_of
 from epochal.txn.process import this_process
 from tests.cli.auditable import Auditable
 from tests.cli.scene import Scenery, going_away
@@ -113,24 +114,24 @@ class Painted(Scenery):
 
 
 def tell(
-    driver: Coordinator[Sequence[Json]], at: float, lines: Sequence[LiveEpoch] = (), **facts: Unpack[Facts]
+    journal: Journal, at: float, lines: Sequence[LiveEpoch] = (), *, sequence: int = 1, **facts: Unpack[Facts]
 ) -> None:
-    """Write a driver's live file."""
-    started = driver.journal.read().latest
+    """Write the live file of the newest driver."""
+    started = journal.read().latest
     assert started is not None
     live = Live(
-        lineage=driver.lineage,
-        generation=driver.generation,
+        lineage=lineage_of(started.query, started.incarnation),
+        generation=started.generation,
         start=started.start,
-        journal=driver.journal.place,
+        journal=journal.place,
         process=this_process(),
         at=at,
-        sinks=tuple(driver._participants),
+        sinks=tuple(started.sinks),
         epochs=tuple(lines[-50:]),
         **facts,
     )
-    folder = live_files.live_beside(driver.journal.path)
-    LocalFiles(sync=False).create(f"{folder}/{live_files.name_of(driver.generation, 1)}", live_files.encode(live))
+    name = live_files.name_of(started.generation, sequence)
+    LocalFiles(sync=False).create(f"{live_files.live_beside(journal.path)}/{name}", live_files.encode(live))
 
 
 def register() -> None:
@@ -148,7 +149,7 @@ def running(root: Path, name: str = "orders", *, now: float | None = None) -> Pa
     done = scene.finish(driver, range(28), began)
     driver = scene.start(done + 20, *targets)
     scene.finish(driver, range(28, 46), now - 18 * INTERVAL)
-    tell(driver, now - 1, scene.lines, state=LiveState.IDLE, epoch=45)
+    tell(driver.journal, now - 1, scene.lines, state=LiveState.IDLE, epoch=45)
     return scene.checkpoint
 
 
@@ -179,7 +180,7 @@ def held(root: Path, name: str = "payments", *, now: float | None = None) -> Pat
         )
     )
     reason = LiveHeld(sink="ledger", reason=REASON, since=line.checkpointed or now, epoch=12)
-    tell(driver, now - 1, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
+    tell(driver.journal, now - 1, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
     return scene.checkpoint
 
 
@@ -195,7 +196,7 @@ def in_doubt(root: Path, name: str = "clicks", *, now: float | None = None) -> P
     driver = scene.start(done + 30, *targets)
     scene.now = lambda: done + 33
     scene.prepare(driver, 17)
-    tell(driver, done + 35, scene.lines, state=LiveState.IDLE, epoch=17)
+    tell(driver.journal, done + 35, scene.lines, state=LiveState.IDLE, epoch=17)
     return scene.checkpoint
 
 
@@ -206,7 +207,7 @@ def open_parts(root: Path, name: str = "sessions", *, now: float | None = None) 
     sink = Buckets(str(scene.root / "archive"), name="archive", clock=scene.clock)
     driver = scene.start(now - 4000, sink)
     done = scene.finish(driver, range(9), now - 3990)
-    tell(driver, done + 1, scene.lines, state=LiveState.ENDED, epoch=8, settled=True)
+    tell(driver.journal, done + 1, scene.lines, state=LiveState.ENDED, epoch=8, settled=True)
     return scene.checkpoint
 
 

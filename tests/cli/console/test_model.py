@@ -204,7 +204,7 @@ def test_a_decided_epoch_of_a_live_driver_is_being_committed_before_it_is_held(s
     with going_away(sink), pytest.raises(Exception, match="nobody listens"):
         driver.settle()  # the decision is recorded
     now = time.time()
-    gallery.tell(driver, now)
+    gallery.tell(driver.journal, now)
 
     fresh, later = shown(scene.checkpoint, now=now + 1), shown(scene.checkpoint, now=now + 20)
 
@@ -215,7 +215,7 @@ def test_a_decided_epoch_of_a_live_driver_is_being_committed_before_it_is_held(s
 def test_a_live_file_of_a_driver_that_was_replaced_says_nothing(scene: Scene) -> None:
     first = scene.driver()
     scene.run(first, 1)
-    gallery.tell(first, time.time())
+    gallery.tell(first.journal, time.time())
     scene.run(scene.driver(), 2)
 
     assert not shown(scene.checkpoint).live

@@ -11,35 +11,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from epochal.cli.console.audits import Audits, fast_audit
 from epochal.cli.console.model import Snapshot
 from epochal.cli.console.server import AUDIT_HEADER, ConsoleServer
-from epochal.cli.console.watch import READING, Reader, Watched, watch
+from epochal.cli.console.watch import READING, Reader, Watched
 from tests.cli.console import gallery
+from tests.cli.console.serving import serving
 from tests.cli.scene import Scene
 
 ROOT = Path(__file__).parents[3]
-
-
-@contextmanager
-def serving(*checkpoints: Path) -> Iterator[ConsoleServer]:
-    """A server in a thread."""
-    streams = watch([str(checkpoint) for checkpoint in checkpoints], None)
-    with ConsoleServer(0, streams, Audits(lambda one: fast_audit(one, None))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def ask(
