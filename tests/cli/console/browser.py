@@ -33,7 +33,7 @@ OPTIONS = (
 
 
 def programs() -> tuple[str, str] | None:
-    """chromium and chromedriver; None if one of them is not installed."""
+    """The browser and its driver; None if one of them is not installed."""
     browser = os.environ.get("EPOCHAL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     driver = os.environ.get("EPOCHAL_CHROMEDRIVER") or shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
