@@ -22,6 +22,11 @@ function lasting(seconds) {
   return `${Math.floor(seconds)} s`;
 }
 
+// How long ago: no fractions, which would flicker.
+function age(seconds) {
+  return seconds < 10 ? `${Math.max(0, Math.floor(seconds))} s` : lasting(seconds);
+}
+
 function size(bytes) {
   if (bytes === null || bytes === undefined) return NONE;
   for (const [unit, factor] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {

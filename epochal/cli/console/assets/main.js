@@ -8,7 +8,9 @@ function chooseStream(index) {
   state.epoch = null;
   location.replace(`#${index}`);
   draw();
-  document.getElementById('stream').focus();
+  document.getElementById('stream').focus({ preventScroll: true });
+  if (matchMedia('(max-width: 860px)').matches) document.getElementById('stream').scrollIntoView();
+  else scrollTo(0, 0);
 }
 
 function chooseEpoch(epoch, follow) {
@@ -136,6 +138,7 @@ document.getElementById('theme').addEventListener('click', () => {
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && state.epoch !== null) chooseEpoch(state.epoch);
 });
+addEventListener('resize', draw);
 setTheme(remembered());
 state.stream = Math.min(Number.parseInt(location.hash.slice(1), 10) || 0, state.data.streams.length - 1);
 draw();

@@ -24,7 +24,7 @@ function attention(shot, choose) {
   const show = (item, what) => h('button', { type: 'button', class: 'link', 'data-key': `show ${what} ${item.epoch}`, onclick: () => choose(item.epoch, true) }, `Show epoch ${item.epoch}`);
   if (shot.refusal) cards.push(h('article', { class: 'card error' }, h('h4', {}, 'The next start would be refused'), adviceCard(shot.refusal)));
   for (const item of shot.held.filter((one) => one.advice.level !== 'info')) {
-    const since = item.since === null ? '' : ` for ${lasting(shot.at - item.since)}`;
+    const since = item.since === null ? '' : ` for ${age(shot.at - item.since)}`;
     const states = Object.entries(item.sinks).map(([sink, state]) => h('li', {}, h('span', { class: `phase ${state === 'visible' ? 'visible' : 'held'}` }, state), ` ${sink}`));
     cards.push(h('article', { class: 'card warning', 'data-held': item.epoch }, h('h4', {}, `Epoch ${item.epoch} is held${since}`),
       adviceCard(item.advice, [h('ul', { class: 'states' }, states), show(item, 'held')])));
@@ -41,18 +41,18 @@ function driverText(shot, now) {
   const driver = shot.driver;
   const process = driver.pid === null ? '' : `pid ${driver.pid} on ${driver.host || NONE}, `;
   const state = { alive: `alive, ${driver.doing || 'running'}`, none: 'stopped by a command', unknown: 'not known whether it runs' }[driver.liveness] || driver.liveness;
-  const seen = driver.seen === null ? '' : `, seen ${lasting(Math.max(0, now - driver.seen))} ago`;
+  const seen = driver.seen === null ? '' : `, seen ${age(now - driver.seen)} ago`;
   return `${process}generation ${driver.generation}: ${state}${seen}`;
 }
 
 function facts(shot, now) {
+  const below = (text) => h('span', { class: 'dim below' }, text);
   const pairs = [
     ['Driver', driverText(shot, now)],
-    ['Started', [moment(shot.driver.started), shot.driver.version ? ` by epochal ${shot.driver.version}` : '']],
-    ['Spark committed', number(shot.committed)],
-    ['Done in every sink', number(shot.done)],
-    ['Commit mode', shot.commit],
-    ['Journal', `${counted(shot.journal.records, 'record')}, ${size(shot.journal.bytes)}`],
+    ['Started', [moment(shot.driver.started), shot.driver.version ? below(`epochal ${shot.driver.version}`) : null]],
+    ['Spark committed', [`epoch ${number(shot.committed)}`, below(`commit="${shot.commit}"`)]],
+    ['In every sink', `epoch ${number(shot.done)}`],
+    ['Journal', [counted(shot.journal.records, 'record'), below(size(shot.journal.bytes))]],
   ];
   return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
 }
@@ -72,7 +72,7 @@ function sinks(shot) {
 function openParts(shot) {
   if (!shot.open_count) return null;
   const rows = shot.open.map((part) => [part.sink, h('code', {}, part.bucket || NONE), size(part.bytes), number(part.rows), number(part.pieces),
-    lasting(shot.at - part.first), lasting(shot.at - part.last)]);
+    age(shot.at - part.first), age(shot.at - part.last)]);
   const more = shot.open_count - shot.open.length;
   return section('Open parts', h('p', { class: 'dim' }, 'Committed rows that appear when their part rolls.'),
     table(['Sink', 'Bucket', 'Size', 'Rows', 'Pieces', 'Age', 'Idle'], rows, { right: ['Size', 'Rows', 'Pieces', 'Age', 'Idle'], label: 'open parts' }),

@@ -10,7 +10,7 @@ const PENDING = {
   staging: 'being staged', staged: 'staged', interrupted: 'interrupted while it was staged', prepared: 'prepared, in doubt', committing: 'being committed',
   held: 'held', unknown: 'store does not answer', visible: 'visible',
 };
-const COLUMN = 15;
+const WIDTHS = [12, 26];  // of a column
 const LANE = 64;
 const AXIS = 20;
 const HINT = 'Hover over an epoch, or click it for details. Arrow keys move.';
@@ -48,7 +48,7 @@ function describe(epoch, sink) {
   return [`epoch ${epoch.epoch} in ${sink}: ${PENDING[own.phase]}`, ...rows, ...steps].join(', ');
 }
 
-function column(epoch, sink, x, scale, chosen, first) {
+function column(epoch, sink, x, width, scale, chosen, first) {
   const own = epoch.sinks[sink];
   const label = describe(epoch, sink);
   const group = s('g', {
@@ -56,7 +56,7 @@ function column(epoch, sink, x, scale, chosen, first) {
     'aria-label': label, 'aria-pressed': String(chosen === epoch.epoch),
     'data-key': `epoch ${epoch.epoch} ${sink}`, 'data-epoch': epoch.epoch, 'data-sink': sink,
   });
-  group.append(s('rect', { class: 'back', x, y: 0, width: COLUMN, height: LANE }));
+  group.append(s('rect', { class: 'back', x, y: 0, width: width, height: LANE }));
   if (own.phase === 'visible') {
     let y = LANE - 2;
     const steps = stepsOf(epoch, sink);
@@ -65,38 +65,40 @@ function column(epoch, sink, x, scale, chosen, first) {
     for (const [name, start, end] of steps) {
       const height = Math.max(((end - start) / scale) * room * shrink, 0.75);
       y -= height;
-      group.append(s('rect', { class: name, x: x + 2, y, width: COLUMN - 4, height }));
+      group.append(s('rect', { class: name, x: x + 2, y, width: width - 4, height }));
     }
-    if (!steps.length) group.append(s('rect', { class: 'publish', x: x + 2, y: LANE - 6, width: COLUMN - 4, height: 4 }));
-    if (shrink < 1) group.append(s('path', { class: 'cut', d: `M${x + 2} ${y + 7} l${COLUMN - 4} -4 v2.5 l-${COLUMN - 4} 4 z` }));
+    if (!steps.length) group.append(s('rect', { class: 'publish', x: x + 2, y: LANE - 6, width: width - 4, height: 4 }));
+    if (shrink < 1) group.append(s('path', { class: 'cut', d: `M${x + 2} ${y + 7} l${width - 4} -4 v2.5 l-${width - 4} 4 z` }));
   } else {
-    group.append(s('rect', { class: 'pending', x: x + 2, y: 4, width: COLUMN - 4, height: LANE - 6, rx: 2 }));
+    group.append(s('rect', { class: 'pending', x: x + 2, y: 4, width: width - 4, height: LANE - 6, rx: 2 }));
     const letter = { prepared: '?', held: '!', unknown: '!', interrupted: '\u00d7' }[own.phase] || '\u2026';
-    group.append(s('text', { x: x + COLUMN / 2, y: LANE / 2 + 5, 'text-anchor': 'middle' }, letter));
+    group.append(s('text', { x: x + width / 2, y: LANE / 2 + 5, 'text-anchor': 'middle' }, letter));
   }
   return group;
 }
 
-function lane(epochs, sink, scale, chosen, first, restarts) {
-  const width = epochs.length * COLUMN;
+function lane(epochs, sink, step, scale, chosen, first, restarts) {
+  const width = epochs.length * step;
   const drawn = s('svg', { class: 'lane', width, height: LANE, viewBox: `0 0 ${width} ${LANE}`, role: 'group', 'aria-label': `epochs in ${sink}` });
   epochs.forEach((epoch, index) => {
-    if (epoch.sinks[sink]) drawn.append(column(epoch, sink, index * COLUMN, scale, chosen, first === epoch.epoch));
+    if (epoch.sinks[sink]) drawn.append(column(epoch, sink, index * step, step, scale, chosen, first === epoch.epoch));
   });
-  for (const index of restarts) drawn.append(s('line', { class: 'restart', x1: index * COLUMN, x2: index * COLUMN, y1: 0, y2: LANE }));
+  for (const index of restarts) drawn.append(s('line', { class: 'restart', x1: index * step, x2: index * step, y1: 0, y2: LANE }));
   return drawn;
 }
 
-function axis(epochs, restarts) {
-  const width = epochs.length * COLUMN;
-  const drawn = s('svg', { class: 'axis', width, height: AXIS + 14, 'aria-hidden': 'true' });
+function axis(epochs, step, restarts) {
+  const width = epochs.length * step;
+  const drawn = s('svg', { class: 'axis', width, height: restarts.length ? AXIS + 14 : AXIS, 'aria-hidden': 'true' });
   const every = String(epochs[epochs.length - 1].epoch).length > 4 ? 10 : 5;
   epochs.forEach((epoch, index) => {
     if (epoch.epoch % every) return;
-    drawn.append(s('text', { x: index * COLUMN + COLUMN / 2, y: 13, 'text-anchor': 'middle' }, String(epoch.epoch)));
+    drawn.append(s('text', { x: index * step + step / 2, y: 13, 'text-anchor': 'middle' }, String(epoch.epoch)));
   });
   for (const index of restarts) {
-    drawn.append(s('text', { class: 'restart', x: index * COLUMN, y: 29, 'text-anchor': index > 3 ? 'middle' : 'start' }, `generation ${epochs[index].generation}`));
+    const x = index * step;
+    const anchor = x < 40 ? 'start' : width - x < 40 ? 'end' : 'middle';
+    drawn.append(s('text', { class: 'restart', x: anchor === 'end' ? width : x, y: 29, 'text-anchor': anchor }, `generation ${epochs[index].generation}`));
   }
   return drawn;
 }
@@ -108,6 +110,8 @@ function timeline(shot, chosen, choose) {
   if (!epochs.length || !sinks.length) return section('Epochs', h('p', { class: 'dim' }, 'No epoch yet.'));
   const scale = scaleOf(epochs, sinks);
   const restarts = epochs.map((epoch, index) => index).filter((index) => index > 0 && epochs[index].generation !== epochs[index - 1].generation);
+  const room = document.getElementById('stream').clientWidth - 170;
+  const step = Math.min(WIDTHS[1], Math.max(WIDTHS[0], Math.floor(room / epochs.length)));
   const known = epochs.some((epoch) => epoch.epoch === chosen);
   const first = known ? chosen : epochs[epochs.length - 1].epoch;
   const hint = h('output', { class: 'hint', 'aria-live': 'off' }, hintText);
@@ -123,7 +127,7 @@ function timeline(shot, chosen, choose) {
   const chart = h('div', { class: 'chart', onpointerover: tell, onfocusin: tell, onclick: pick, onkeydown: (event) => move(event, epochs, sinks, pick) },
     h('div', { class: 'names' }, sinks.map((sink) => h('div', { class: 'lane-name' }, sink))),
     h('div', { class: 'lanes', 'data-scroll': 'lanes' },
-      sinks.map((sink, index) => lane(epochs, sink, scale, chosen, index === 0 ? first : null, restarts)), axis(epochs, restarts)));
+      sinks.map((sink, index) => lane(epochs, sink, step, scale, chosen, index === 0 ? first : null, restarts)), axis(epochs, step, restarts)));
   return section('Epochs', legend(scale, epochs), chart, hint);
 }
 
@@ -176,8 +180,8 @@ function epochDetails(shot, epoch, close) {
     h('h3', { id: 'epoch-title' }, `Epoch ${epoch.epoch}`),
     h('button', { type: 'button', class: 'close', 'data-key': 'close', onclick: close, 'aria-label': 'close the details' }, 'Close'),
     h('p', { class: 'dim' },
-      `${PENDING[epoch.phase]}; generation ${epoch.generation === null ? NONE : epoch.generation}`,
-      epoch.generations.length > 1 ? ` of ${epoch.generations.join(', ')} that prepared it` : '', '. ',
+      `${PENDING[epoch.phase][0].toUpperCase()}${PENDING[epoch.phase].slice(1)}. Generation ${epoch.generation === null ? NONE : epoch.generation}`,
+      epoch.generations.length > 1 ? `; generations ${epoch.generations.join(', ')} have prepared it` : '', '. ',
       epoch.begun === null ? '' : ['Begun ', moment(epoch.begun), '. '],
       'Prepared ', moment(epoch.prepared), ', checkpointed ', clock(epoch.checkpointed), ', done ', clock(epoch.done), ' UTC.'),
     advice ? adviceCard(advice.advice, null) : null,
