@@ -66,6 +66,7 @@ class LiveHeld:
     """Why a stream is held."""
 
     sink: str  # "journal" for the journal itself
+    step: str  # stage, commit, abort, roll or journal
     reason: str
     since: float
     epoch: int | None = None
@@ -86,6 +87,7 @@ class Live:
     """What one driver is doing, at a moment."""
 
     lineage: str
+    stream: str = ""  # its name for people
     generation: int
     start: str  # the random id of the generation's start
     journal: str  # where its journal is: a copy of the checkpoint has another
@@ -126,6 +128,7 @@ def decode(data: bytes) -> Live:
 def _live(value: dict[str, Any]) -> Live:
     return Live(
         lineage=_checked(value["lineage"], str),
+        stream=_checked(value["stream"], str),
         generation=_checked(value["generation"], int),
         start=_checked(value["start"], str),
         journal=_checked(value["journal"], str),
@@ -173,6 +176,7 @@ def _held(value: dict[str, Any] | None) -> LiveHeld | None:
         return None
     return LiveHeld(
         sink=_checked(value["sink"], str),
+        step=_checked(value["step"], str),
         reason=_checked(value["reason"], str),
         since=float(_checked(value["since"], (int, float))),
         epoch=_optional(value["epoch"], int),

@@ -13,6 +13,7 @@ from epochal.txn.events import (
     EpochDecided,
     EpochDone,
     EpochPrepared,
+    EpochSkipped,
     EpochStaged,
     Event,
     StreamEnded,
@@ -37,12 +38,14 @@ def after(live: Live, event: Event) -> Live:
 def _with_facts(live: Live, event: Event) -> Live:
     match event:
         case StreamStarted():
-            return replace(live, generation=event.generation, sinks=event.sinks)
+            return replace(live, generation=event.generation, sinks=event.sinks, stream=event.stream)
         case EpochBegun():
             begun = LiveEpoch(epoch=event.epoch, generation=event.generation, begun=event.at)
             return replace(_with(live, begun), epoch=event.epoch)
         case EpochStaged():
             return _in_sink(live, event.epoch, event.sink, staged=event.at, rows=event.rows, bytes=event.bytes)
+        case EpochSkipped():
+            return replace(live, epoch=event.epoch)
         case EpochPrepared():
             return _with(live, replace(_of(live, event.epoch), prepared=event.at, generation=event.generation))
         case EpochDecided():
@@ -57,13 +60,14 @@ def _with_facts(live: Live, event: Event) -> Live:
             return _with(live, replace(_of(live, event.epoch), generation=event.generation, done=event.at))
         case StreamHeld():
             reason, since = event.reason[:REASON_LENGTH], event.at - event.seconds
-            return replace(live, held=LiveHeld(sink=event.sink, reason=reason, since=since, epoch=event.epoch))
+            held = LiveHeld(sink=event.sink, step=event.step, reason=reason, since=since, epoch=event.epoch)
+            return replace(live, held=held)
         case StreamResumed():
             return replace(live, held=None)
         case StreamRefused():
             reason = event.reason[:REASON_LENGTH]
             refused = LiveRefusal(error=event.error, reason=reason, at=event.at, epoch=event.epoch)
-            return replace(live, refused=refused)
+            return replace(live, refused=live.refused or refused)  # what follows from the first error says less
         case StreamEnded():
             return replace(live, settled=event.settled)
     return live  # what is rolled or removed between epochs is not shown
@@ -116,23 +120,20 @@ def _in_sink(live: Live, epoch: int, sink: str, **facts: Any) -> Live:
 class LiveObserver:
     """Collects the events of one driver. They are folded when the state is asked for, not when they happen."""
 
-    def __init__(self, live: Live, on_event: Callable[[], None] = lambda: None) -> None:
-        self._live = live
-        self._on_event = on_event
+    def __init__(self) -> None:
+        self.on_event: Callable[[], None] = lambda: None
         # Events come from the batch's thread and from the settler's. The limit is met only if nobody asks for minutes.
         self._events: deque[Event] = deque(maxlen=10_000)
 
+    def __repr__(self) -> str:
+        return "epochal's live file"
+
     def __call__(self, event: Event) -> None:
         self._events.append(event)
-        self._on_event()
+        self.on_event()
 
-    def take_over(self, earlier: tuple[LiveEpoch, ...]) -> None:
-        """Add the epochs of the driver before."""
-        self._live = with_earlier(self._live, earlier)
-
-    def at(self, now: float) -> Live:
-        """The state at a time. For one thread only."""
+    def folded(self, live: Live) -> Live:
+        """The state after the events since the last call."""
         while self._events:
-            self._live = after(self._live, self._events.popleft())
-        self._live = replace(self._live, at=now)
-        return self._live
+            live = after(live, self._events.popleft())
+        return live

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from epochal.txn.files import Files, LocalFiles, is_local, join, sweep
 from epochal.txn.live import HEARTBEAT, Live, encode, live_beside, name_of, number_of, read_live
-from epochal.txn.live_fold import LiveObserver
+from epochal.txn.live_fold import LiveObserver, with_earlier
 
 log = logging.getLogger("epochal")
 
@@ -25,7 +26,9 @@ class LiveWriter:
         files: Files,
         journal: str,
         live: Live,
+        observer: LiveObserver,
         *,
+        earlier: Sequence[str] = (),
         heartbeat: float = HEARTBEAT,
         pause: float = PAUSE,
         clock: Callable[[], float] = time.time,
@@ -33,15 +36,17 @@ class LiveWriter:
         # Not synced: after a power cut there is no driver, and a torn file is ignored.
         self._files = LocalFiles(sync=False) if is_local(journal) else files
         self._journal, self._folder = journal, live_beside(journal)
+        self._earlier = earlier  # journals of earlier incarnations
+        self._live, self._observer = live, observer
         self._generation, self._sequence = live.generation, 0
         self._heartbeat, self._pause, self._clock = heartbeat, pause, clock
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._superseded = self._failed = False
         self._thread: threading.Thread | None = None
-        self.observer = LiveObserver(live, self._wake.set)
 
     def start(self) -> None:
         """Write in the background from now on."""
+        self._observer.on_event = self._wake.set
         self._thread = threading.Thread(target=self._loop, name="epochal-live", daemon=True)
         self._thread.start()
 
@@ -82,18 +87,20 @@ class LiveWriter:
         Our generation is the newest, so files of higher ones are from a journal that was lost. (If a newer driver has
         just started, it writes its file again.)
         """
-        earlier = read_live(self._files, self._journal).live
-        now = self.observer.at(self._clock())
-        if earlier is not None and (earlier.lineage, earlier.journal) == (now.lineage, now.journal):
-            self.observer.take_over(earlier.epochs)
+        before = read_live(self._files, self._journal).live
+        if before is not None and (before.lineage, before.journal) == (self._live.lineage, self._live.journal):
+            self._live = with_earlier(self._live, before.epochs)
         sweep(self._files, self._folder)
         for name in self._files.names(self._folder):
             if number_of(name) is not None:
                 self._files.delete(join(self._folder, name))
+        for journal in self._earlier:
+            self._files.delete(live_beside(journal))
 
     def _write(self) -> None:
         self._sequence += 1
-        data = encode(self.observer.at(self._clock()))
+        self._live = replace(self._observer.folded(self._live), at=self._clock())
+        data = encode(self._live)
         while not self._files.create(self._path(self._sequence), data, durable=False):
             self._sequence += 100  # a driver whose journal was lost had the same generation: be higher than its files
         numbers = {n: number for n in self._files.names(self._folder) if (number := number_of(n)) is not None}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.exit_codes import INTERRUPTED, MEANINGS, REFUSED, UNREACHABLE, USAGE
 from epochal.cli.text import paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
@@ -26,10 +27,12 @@ EXAMPLES = """examples:
   epochal ui      checkpoints/*                 the same in a browser, with a timeline of epochs
   epochal report  checkpoints/* -o status.html  the same as one HTML file
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal resolve checkpoints/orders --abort 42 remove what a dead driver has staged of epoch 42, or say why not
   epochal roll    checkpoints/orders            publish all open parts; stops a running query
   epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
+  epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
   epochal demo                                  see exactly-once under kill -9, in a minute
   epochal serve   cassandra | hdfs              run a real server on loopback until Ctrl-C
 
@@ -37,6 +40,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status")
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        with trusting(getattr(options, "trust", None)):
+        with trusting(getattr(options, "trust", None)), progress.shown(None if as_json or verbose else sys.stderr):
             return _run(options)
     except NotSettled as fault:
         return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
@@ -101,6 +105,17 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import recover
 
             return recover.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
+        case "resolve":
+            from epochal.cli import resolve
+
+            return resolve.run(
+                options.checkpoint,
+                options.journal,
+                commit=options.commit,
+                abort=options.abort,
+                timeout=options.timeout,
+                as_json=options.json,
+            )
         case "roll":
             from epochal.cli import roll
 
@@ -122,6 +137,10 @@ def _run(options: argparse.Namespace) -> int:
                 dry_run=options.dry_run,
                 as_json=options.json,
             )
+        case "schema":
+            from epochal.cli import schema
+
+            return schema.run(options.name)
         case "serve":
             from epochal.cli import serve
 
@@ -185,7 +204,8 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
     _add_stores(stream)
 
-    whole = (_JsonParser if as_json else _Parser)(
+    kind: type[argparse.ArgumentParser] = _JsonParser if as_json else _Parser
+    whole = kind(
         prog="epochal",
         description="Exactly-once sinks for PySpark Structured Streaming.",
         epilog=EXAMPLES,
@@ -210,7 +230,16 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     about = "publish every open part before its limits are reached; stops a query that still runs"
     roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
-    for patient in (recover, roll):
+    about = "commit or abort one epoch by hand, where Spark does not decide otherwise; else say why not"
+    resolve = commands.add_parser(
+        "resolve", parents=[stream, common, verbose], help=about, description=_sentence(about)
+    )
+    which = resolve.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--commit", type=_number(0), metavar="N", help="make epoch N visible, if Spark has checkpointed it"
+    )
+    which.add_argument("--abort", type=_number(0), metavar="N", help="remove what a dead driver has staged of epoch N")
+    for patient in (recover, roll, resolve):
         patient.add_argument(
             "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds to wait for a store (60)"
         )
@@ -239,6 +268,9 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
     )
     compact.add_argument("--dry-run", action="store_true", help="only list what would be joined")
+    about = "print the JSON schema of what a command prints with --json"
+    schema = commands.add_parser("schema", parents=[verbose], help=about, description=_sentence(about))
+    schema.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
     about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")

@@ -129,6 +129,7 @@ def driver_json(driver: DriverStatus) -> dict[str, Json]:
         held = {
             "sink": live.held.sink,
             "epoch": live.held.epoch,
+            "step": live.held.step,
             "reason": live.held.reason,
             "since": live.held.since,
         }

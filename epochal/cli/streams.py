@@ -6,13 +6,16 @@ address. Only other Hadoop file systems start a session.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from epochal.cli import progress
 from epochal.sinks.config.kinds import GROUP, class_of
 from epochal.sinks.storage import webhdfs
 from epochal.sinks.storage.hadoop import resolve, start_on_demand
@@ -25,6 +28,8 @@ from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import Sinks, check_belongs
+
+log = logging.getLogger("epochal")
 
 
 @dataclass(frozen=True)
@@ -122,11 +127,28 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
 
 
 def start_spark(path: str, master: str = "local[1]") -> None:
-    """Start a session to reach a Hadoop file system or to read rows, unless there is one."""
+    """Start a session to reach a Hadoop file system or to read rows, unless there is one. Spark's own output is hidden.
+
+    With ``--verbose`` it is not.
+    """
     module = sys.modules.get("pyspark.sql")
     if module is not None and module.SparkSession._instantiatedSession is not None:
         return
-    from epochal.spark_plugins.session import session
+    with progress.task(f"starting Spark to reach {path}"):
+        from pyspark.errors import PySparkRuntimeError
 
-    print(f"starting Spark to reach {path}", file=sys.stderr)
-    session("epochal", master=master)
+        from epochal.spark_plugins.session import quiet_session, session
+
+        if log.isEnabledFor(logging.INFO):
+            session("epochal", master=master)
+            return
+        with tempfile.TemporaryFile() as output:
+            try:
+                quiet_session("epochal", master=master, output=output)
+            except PySparkRuntimeError as fault:
+                output.seek(0)
+                last = output.read().decode(errors="replace").strip().splitlines()[-3:]
+                raise Refused(
+                    f"Spark could not be started to reach {path}: {'; '.join(last) or fault}. It needs Java 17 or 21: "
+                    "set JAVA_HOME. -v shows all that Spark prints"
+                ) from fault

@@ -124,7 +124,7 @@ def _held(facts: Facts, held: LiveHeld) -> Verdict:
     if held.sink == "journal":
         what = f"HELD: the journal has not answered for {since}: {held.reason}"
         advice = "Bring its file system back"
-    elif facts.unsettled:
+    elif held.step != "stage" and facts.unsettled:
         what = f"HELD: sink {held.sink!r} has not shown {_epochs(facts.unsettled)} for {since}: {held.reason}"
         advice = "Start the store"
     else:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +24,7 @@ from epochal.txn.coordinator import Coordinator
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Batch, Json
+from epochal.txn.process import Process, this_machine
 
 QUERY = "1f0c9a2e-0000-4000-8000-000000000000"
 ROWS: tuple[Json, ...] = ("a", "b", "c")
@@ -93,6 +97,7 @@ class Scenery:
 
     def stage(self, driver: Coordinator[Sequence[Json]], target: DirectoryParticipant, epoch: int) -> Attempt:
         """Let a driver die between staging and PREPARED."""
+        self._files.create(str(self.checkpoint / "offsets" / str(epoch)), json.dumps({"epoch": epoch}).encode())
         attempt = Attempt(driver.lineage, epoch, driver.generation)
         target.stage(Batch(attempt=attempt, rows=ROWS, offsets=""))
         return attempt
@@ -124,4 +129,21 @@ class Scene(Scenery):
 def going_away(target: DirectoryParticipant | type[DirectoryParticipant]) -> Iterator[None]:
     """A store that answers nothing but the first question; a class stands for all of them."""
     with patch.object(target, "commit", side_effect=ConnectionRefusedError("nobody listens")):
+        yield
+
+
+@contextmanager
+def dying() -> Iterator[None]:
+    """Drivers that start in here are of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    dead = Process(host=platform.node(), pid=ended.pid, ticks=1, machine=this_machine())
+    with patch("epochal.txn.start.this_process", return_value=dead):
+        yield
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Drivers that start in here run on another machine."""
+    with patch("epochal.txn.start.this_process", return_value=Process(host="elsewhere", pid=1)):
         yield

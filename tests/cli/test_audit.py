@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli import audit
+from epochal.cli.exit_codes import DIFFERS
 from epochal.sinks.config import kinds
 from epochal.txn.audit import Scope, StoreReport
 from tests.cli.auditable import Auditable
@@ -55,7 +56,7 @@ def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_is_3(scene: Sce
 
     answer = scene.command("audit")
 
-    assert answer.code == audit.DIFFERS == 3
+    assert answer.code == DIFFERS == 3
     assert "sink: epoch 1: 3 rows were staged and 6 are there" in answer.out
     assert scene.command("audit", "--json").json["sinks"][0]["differences"][0]["epoch"] == 1
 

@@ -14,7 +14,7 @@ from epochal.txn.liveness import DriverStatus, Liveness
 from epochal.txn.process import Process
 
 NOW = 1000.0
-PROCESS = Process(host="spark-7", pid=4711)
+PROCESS = Process(host="vm", pid=4711)
 RECOVER = "epochal recover checkpoints/orders"
 
 
@@ -30,8 +30,10 @@ def driver(liveness: Liveness, of: Live | None = IDLE, heartbeat: float | None =
     return DriverStatus(liveness=liveness, process=PROCESS, live=of, heartbeat=heartbeat if of else None)
 
 
-def held(sink: str = "serving", epoch: int | None = 42) -> Live:
-    reason = LiveHeld(sink=sink, reason="sink 'serving', epoch 42: ConnectionError: no route", since=640.0, epoch=epoch)
+def held(sink: str = "serving", epoch: int | None = 42, step: str = "commit") -> Live:
+    reason = LiveHeld(
+        sink=sink, step=step, reason="sink 'serving', epoch 42: ConnectionError: no route", since=640.0, epoch=epoch
+    )
     return live(state=LiveState.HELD, held=reason, sink=sink)
 
 
@@ -51,27 +53,27 @@ LATE = {"unsettled": (42,), "missing_in": ("lake",), "committed": 42}
 
 CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
     # state, driver, what differs from "epoch 41 is visible, nothing else", exit code, first line
-    ("running", ALIVE, {}, WELL, "running: epoch 41 is visible everywhere; the driver (pid 4711 on spark-7) is alive"),
+    ("running", ALIVE, {}, WELL, "running: epoch 41 is visible everywhere; the driver (pid 4711 on vm) is alive"),
     (
         "running",
         ALIVE,
         {"done": -1},
         WELL,
-        "running: no epoch is visible yet; the driver (pid 4711 on spark-7) is alive",
+        "running: no epoch is visible yet; the driver (pid 4711 on vm) is alive",
     ),
     (
         "running",
         driver(Liveness.ALIVE, STAGING),
         {"under_way": 42},
         WELL,
-        "running: epoch 41 is visible everywhere, epoch 42 is being staged; the driver (pid 4711 on spark-7) is alive",
+        "running: epoch 41 is visible everywhere, epoch 42 is being staged; the driver (pid 4711 on vm) is alive",
     ),
     (
         "running",
         ALIVE,
         {"under_way": 42},
         WELL,
-        "running: epoch 41 is visible everywhere, epoch 42 is under way; the driver (pid 4711 on spark-7) is alive",
+        "running: epoch 41 is visible everywhere, epoch 42 is under way; the driver (pid 4711 on vm) is alive",
     ),
     (
         "running",
@@ -80,7 +82,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         WELL,
         (
             "running: epoch 41 is visible everywhere, epoch 42 waits for Spark's checkpoint; the driver (pid 4711 on "
-            "spark-7) is alive"
+            "vm) is alive"
         ),
     ),
     (
@@ -88,10 +90,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         ALIVE,
         LATE,
         WELL,
-        (
-            "running: epoch 41 is visible everywhere, epoch 42 is being committed; the driver (pid 4711 on spark-7) is "
-            "alive"
-        ),
+        ("running: epoch 41 is visible everywhere, epoch 42 is being committed; the driver (pid 4711 on vm) is alive"),
     ),
     (
         "held",
@@ -99,7 +98,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         LATE,
         UNSETTLED,
         (
-            "unsettled: epoch 42 is checkpointed but not visible in 'lake'. The driver (pid 4711 on spark-7) is alive and "
+            "unsettled: epoch 42 is checkpointed but not visible in 'lake'. The driver (pid 4711 on vm) is alive and "
             "finishes it"
         ),
     ),
@@ -110,17 +109,18 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         UNSETTLED,
         (
             "HELD: sink 'serving' has not shown epochs 42, 43 for 6 min: sink 'serving', epoch 42: ConnectionError: no "
-            "route. Start the store; the driver (pid 4711 on spark-7) retries by itself"
+            "route. Start the store; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
     (
         "held",
-        driver(Liveness.ALIVE, held()),
-        {"under_way": 42},
+        driver(Liveness.ALIVE, held(step="stage")),
+        {"under_way": 42, "unsettled": (41,), "missing_in": ("lake",)},
         UNSETTLED,
         (
-            "HELD: sink 'serving' has not taken epoch 42 for 6 min: sink 'serving', epoch 42: ConnectionError: no route. "
-            "Start the store; the driver (pid 4711 on spark-7) retries by itself"
+            "HELD: sink 'serving' has not taken epoch 42 for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. "
+            "Start the store; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
     (
@@ -129,8 +129,9 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         UNSETTLED,
         (
-            "HELD: the journal has not answered for 6 min: sink 'serving', epoch 42: ConnectionError: no route. Bring its "
-            "file system back; the driver (pid 4711 on spark-7) retries by itself"
+            "HELD: the journal has not answered for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. Bring its "
+            "file system back; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
     (
@@ -139,7 +140,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         UNSETTLED,
         (
-            "HELD: the driver (pid 4711 on spark-7) is alive but has not reported for 3 min; epoch 41 is visible "
+            "HELD: the driver (pid 4711 on vm) is alive but has not reported for 3 min; epoch 41 is visible "
             "everywhere. It is suspended or stuck, or cannot write beside its journal: look at its log"
         ),
     ),
@@ -148,7 +149,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         DEAD,
         {},
         DIED,
-        "driver dead (pid 4711 on spark-7): epoch 41 is visible everywhere. Start the query again",
+        "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Start the query again",
     ),
     (
         "dead",
@@ -156,7 +157,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         DIED,
         (
-            "driver dead, it seems (pid 4711 on spark-7 has not reported for 3 min): epoch 41 is visible everywhere. Start "
+            "driver dead, it seems (pid 4711 on vm has not reported for 3 min): epoch 41 is visible everywhere. Start "
             "the query again"
         ),
     ),
@@ -165,17 +166,14 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         DEAD,
         {"under_way": 42, "staging": True},
         DIED,
-        (
-            "driver dead (pid 4711 on spark-7): epoch 42 was being staged; the next start replays it. Start the query "
-            "again"
-        ),
+        ("driver dead (pid 4711 on vm): epoch 42 was being staged; the next start replays it. Start the query again"),
     ),
     (
         "dead",
         DEAD,
         {"under_way": 42},
         DIED,
-        "driver dead (pid 4711 on spark-7): epoch 42 was under way; the next start replays it. Start the query again",
+        "driver dead (pid 4711 on vm): epoch 42 was under way; the next start replays it. Start the query again",
     ),
     (
         "dead",
@@ -183,7 +181,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"in_doubt": (42,)},
         DIED,
         (
-            "driver dead (pid 4711 on spark-7): epoch 42 is in doubt (staged, but not in Spark's commits/): the next start "
+            "driver dead (pid 4711 on vm): epoch 42 is in doubt (staged, but not in Spark's commits/): the next start "
             "replays or finishes it. Start the query again"
         ),
     ),
@@ -193,7 +191,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {**LATE, "under_way": 43},
         DIED,
         (
-            "driver dead (pid 4711 on spark-7): epoch 42 is checkpointed but not visible in 'lake'. Run `epochal recover "
+            "driver dead (pid 4711 on vm): epoch 42 is checkpointed but not visible in 'lake'. Run `epochal recover "
             "checkpoints/orders`"
         ),
     ),
@@ -203,7 +201,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unsettled": (42,), "committed": 41, "missing_in": ("lake", "archive")},
         DIED,
         (
-            "driver dead (pid 4711 on spark-7): epoch 42 is decided but not visible in 'lake', 'archive'. Run `epochal "
+            "driver dead (pid 4711 on vm): epoch 42 is decided but not visible in 'lake', 'archive'. Run `epochal "
             "recover checkpoints/orders`"
         ),
     ),
@@ -213,7 +211,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unsettled": (42,), "committed": 42},
         DIED,
         (
-            "driver dead (pid 4711 on spark-7): epoch 42 is visible in every sink but not recorded as done. Run `epochal "
+            "driver dead (pid 4711 on vm): epoch 42 is visible in every sink but not recorded as done. Run `epochal "
             "recover checkpoints/orders`"
         ),
     ),
@@ -246,7 +244,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         LATE,
         UNSETTLED,
         (
-            "stopped by BadRows: column 'id' is missing: epoch 42 is checkpointed but not visible in 'lake'. Run `epochal "
+            "stopped by BadRows: column 'id' is missing: epoch 42 is checkpointed but not visible "
+            "in 'lake'. Run `epochal "
             "recover checkpoints/orders`"
         ),
     ),
@@ -256,7 +255,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible everywhere; nothing to "
+            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible "
+            "everywhere; nothing to "
             "do"
         ),
     ),
@@ -266,7 +266,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "settled: epoch 41 is visible everywhere; nothing tells from here whether the driver (pid 4711 on spark-7) "
+            "settled: epoch 41 is visible everywhere; nothing tells from here whether the driver (pid 4711 on vm) "
             "runs: it writes no live file"
         ),
     ),
@@ -277,7 +277,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         UNSETTLED,
         (
             "unsettled: epoch 42 is checkpointed but not visible in 'lake'; nothing tells from here whether the driver "
-            "(pid 4711 on spark-7) runs: it writes no live file. If none runs, finish it. Run `epochal recover "
+            "(pid 4711 on vm) runs: it writes no live file. If none runs, finish it. Run `epochal recover "
             "checkpoints/orders`"
         ),
     ),
@@ -293,7 +293,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         ALIVE,
         {"refusal": "the target was emptied", "unreachable": {"lake": "away"}},
         REFUSED,
-        "REFUSED: the driver (pid 4711 on spark-7) is alive, but a start would be refused: the target was emptied",
+        "REFUSED: the driver (pid 4711 on vm) is alive, but a start would be refused: the target was emptied",
     ),
     (
         "running",
@@ -301,7 +301,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unreachable": {"serving": "no route"}},
         AWAY,
         (
-            "running: epoch 41 is visible everywhere; the driver (pid 4711 on spark-7) is alive; sink 'serving' cannot be "
+            "running: epoch 41 is visible everywhere; the driver (pid 4711 on vm) is alive; sink 'serving' cannot be "
             "reached from here: no route"
         ),
     ),
@@ -321,7 +321,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unreachable": {"serving": "no route"}},
         DIED,
         (
-            "driver dead (pid 4711 on spark-7): epoch 41 is visible everywhere. Start the query again; sink 'serving' "
+            "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Start the query again; sink 'serving' "
             "cannot be reached from here: no route"
         ),
     ),
@@ -331,8 +331,9 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unsettled": (42,), "missing_in": ("serving",), "unreachable": {"serving": "no route"}},
         UNSETTLED,
         (
-            "HELD: sink 'serving' has not shown epoch 42 for 6 min: sink 'serving', epoch 42: ConnectionError: no route. "
-            "Start the store; the driver (pid 4711 on spark-7) retries by itself"
+            "HELD: sink 'serving' has not shown epoch 42 for 6 min: sink 'serving', epoch 42: "
+            "ConnectionError: no route. "
+            "Start the store; the driver (pid 4711 on vm) retries by itself"
         ),
     ),
 ]
@@ -364,4 +365,4 @@ def test_codes_are_distinct_and_explained() -> None:
 
 def test_a_driver_without_a_known_process_has_a_name() -> None:
     assert replace(UNKNOWN, process=Process()).name == "unknown"
-    assert replace(UNKNOWN, process=Process(host="spark-7")).name == "spark-7"
+    assert replace(UNKNOWN, process=Process(host="vm")).name == "vm"

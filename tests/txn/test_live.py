@@ -42,7 +42,7 @@ from epochal.txn.live import (
     number_of,
     read_live,
 )
-from epochal.txn.live_fold import EPOCHS, REASON_LENGTH, after
+from epochal.txn.live_fold import EPOCHS, REASON_LENGTH, LiveObserver, after
 from epochal.txn.live_writer import LiveWriter
 from epochal.txn.model import Outcome
 from epochal.txn.process import this_process
@@ -65,28 +65,33 @@ def live(journal: object = "/c/epochal", generation: int = 3, **facts: Any) -> L
 
 
 def started(generation: int = 3) -> Event:
-    return StreamStarted(lineage=LINEAGE, at=100.0, generation=generation, sinks=("lake", "serving"))
+    return StreamStarted(lineage=LINEAGE, stream="orders", at=100.0, generation=generation, sinks=("lake", "serving"))
 
 
 def begun(epoch: int, at: float = 101.0) -> Event:
-    return EpochBegun(lineage=LINEAGE, at=at, epoch=epoch, generation=3)
+    return EpochBegun(lineage=LINEAGE, stream="orders", at=at, epoch=epoch, generation=3)
 
 
 def staged(epoch: int, sink: str, at: float = 102.0) -> Event:
-    return EpochStaged(lineage=LINEAGE, at=at, epoch=epoch, sink=sink, rows=17, bytes=1024, seconds=1.0)
+    return EpochStaged(
+        lineage=LINEAGE, stream="orders", at=at, epoch=epoch, generation=3, sink=sink, rows=17, bytes=1024, seconds=1.0
+    )
 
 
 def prepared(epoch: int, at: float = 103.0) -> Event:
-    return EpochPrepared(lineage=LINEAGE, at=at, epoch=epoch, generation=3, rows=17, seconds=2.0)
+    return EpochPrepared(lineage=LINEAGE, stream="orders", at=at, epoch=epoch, generation=3, rows=17, seconds=2.0)
 
 
 def decided(epoch: int, generation: int = 3) -> Event:
-    return EpochDecided(lineage=LINEAGE, at=105.0, epoch=epoch, generation=generation, checkpointed=104.0)
+    return EpochDecided(
+        lineage=LINEAGE, stream="orders", at=105.0, epoch=epoch, generation=generation, checkpointed=104.0
+    )
 
 
 def committed(epoch: int, sink: str, generation: int = 3) -> Event:
     return EpochCommitted(
         lineage=LINEAGE,
+        stream="orders",
         at=106.0,
         epoch=epoch,
         generation=generation,
@@ -100,14 +105,24 @@ def committed(epoch: int, sink: str, generation: int = 3) -> Event:
 
 
 def done(epoch: int) -> Event:
-    return EpochDone(lineage=LINEAGE, at=107.0, epoch=epoch, generation=3)
+    return EpochDone(lineage=LINEAGE, stream="orders", at=107.0, epoch=epoch, generation=3, rows=17, seconds=0.1)
 
 
 def held(sink: str = "serving") -> Event:
-    return StreamHeld(lineage=LINEAGE, at=110.0, epoch=7, sink=sink, reason="no route to host", seconds=4.0)
+    return StreamHeld(
+        lineage=LINEAGE,
+        stream="orders",
+        at=110.0,
+        epoch=7,
+        sink=sink,
+        step="commit",
+        reason="no route",
+        tries=1,
+        seconds=4.0,
+    )
 
 
-RESUMED = StreamResumed(lineage=LINEAGE, at=111.0, seconds=5.0)
+RESUMED = StreamResumed(lineage=LINEAGE, stream="orders", at=111.0, sink="serving", tries=3, seconds=5.0)
 
 
 def folded(*events: Event) -> Live:
@@ -158,7 +173,7 @@ def test_a_held_stream_says_since_when_and_goes_on_where_it_was() -> None:
 
     assert state.state is LiveState.HELD
     assert state.sink == "serving"
-    assert state.held == LiveHeld(sink="serving", reason="no route to host", since=106.0, epoch=7)
+    assert state.held == LiveHeld(sink="serving", step="commit", reason="no route", since=106.0, epoch=7)
     assert after(state, begun(8)).held is not None  # another epoch may be staged while a commit waits
     assert (after(state, RESUMED).state, after(state, RESUMED).held) == (LiveState.STAGING, None)
     assert folded(started(), held(), RESUMED).state is LiveState.IDLE
@@ -177,8 +192,8 @@ def test_a_replayed_epoch_begins_anew() -> None:
 
 
 def test_the_end_says_whether_everything_is_settled_and_why_the_driver_stopped() -> None:
-    refused = StreamRefused(lineage=LINEAGE, at=120.0, epoch=7, error="BadRows", reason="x" * 5000)
-    state = folded(started(), begun(7), refused, StreamEnded(lineage=LINEAGE, at=121.0, settled=True))
+    refused = StreamRefused(lineage=LINEAGE, stream="orders", at=120.0, epoch=7, error="BadRows", reason="x" * 5000)
+    state = folded(started(), begun(7), refused, StreamEnded(lineage=LINEAGE, stream="orders", at=121.0, settled=True))
 
     assert (state.state, state.settled) == (LiveState.ENDED, True)
     assert state.refused == LiveRefusal(error="BadRows", reason="x" * REASON_LENGTH, at=120.0, epoch=7)
@@ -186,8 +201,10 @@ def test_the_end_says_whether_everything_is_settled_and_why_the_driver_stopped()
 
 def test_what_is_removed_or_rolled_changes_nothing() -> None:
     state = folded(started(), begun(7))
-    aborted = AttemptAborted(lineage=LINEAGE, at=1.0, epoch=6, generation=2, sink="lake")
-    rolled = PartsRolled(lineage=LINEAGE, at=1.0, after=6, sink="lake", rows=1, bytes=None, seconds=0.1)
+    aborted = AttemptAborted(lineage=LINEAGE, stream="orders", at=1.0, epoch=6, generation=2, sink="lake")
+    rolled = PartsRolled(
+        lineage=LINEAGE, stream="orders", at=1.0, after=6, generation=3, sink="lake", rows=1, bytes=None, seconds=0.1
+    )
 
     assert after(after(state, aborted), rolled) == state
 
@@ -207,8 +224,10 @@ FULL = folded(started(), begun(6), done(6), begun(7), staged(7, "lake"), held())
         live(),
         FULL,
         folded(
-            StreamRefused(lineage=LINEAGE, at=1.0, epoch=None, error="FencedOut", reason="generation 4"),
-            StreamEnded(lineage=LINEAGE, at=2.0, settled=False),
+            StreamRefused(
+                lineage=LINEAGE, stream="orders", at=1.0, epoch=None, error="FencedOut", reason="generation 4"
+            ),
+            StreamEnded(lineage=LINEAGE, stream="orders", at=2.0, settled=False),
         ),
     ],
 )
@@ -223,7 +242,7 @@ def test_the_file_has_the_published_keys() -> None:
     assert {"epoch", "sink", "held", "settled", "epochs"} < set(value)
     assert set(value["epochs"][0]) == {"epoch", "generation", "begun", "prepared", "checkpointed", "done", "sinks"}
     assert set(value["epochs"][1]["sinks"]["lake"]) == {"staged", "visible", "rows", "bytes"}
-    assert set(value["held"]) == {"sink", "reason", "since", "epoch"}
+    assert set(value["held"]) == {"sink", "step", "reason", "since", "epoch"}
     assert value["state"] == "held"
 
 
@@ -335,9 +354,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def writer(journal: Path, generation: int = 3, **settings: float) -> LiveWriter:
-    quick = {"pause": 0.001, "heartbeat": 60.0, **settings}
-    return LiveWriter(FILES, str(journal), live(journal, generation), **quick)
+def writer(journal: Path, generation: int = 3, *, pause: float = 0.001, heartbeat: float = 60.0) -> LiveWriter:
+    state = live(journal, generation)
+    return LiveWriter(FILES, str(journal), state, LiveObserver(), pause=pause, heartbeat=heartbeat)
 
 
 def test_a_driver_leaves_one_file_that_says_how_it_ended(tmp_path: Path) -> None:
@@ -345,10 +364,10 @@ def test_a_driver_leaves_one_file_that_says_how_it_ended(tmp_path: Path) -> None
     writes = writer(journal)
     writes.start()
     for event in (started(), begun(7)):
-        writes.observer(event)
+        writes._observer(event)
     until(lambda: (found := read_live(FILES, str(journal)).live) is not None and found.state is LiveState.STAGING)
-    for event in (staged(7, "lake"), prepared(7), StreamEnded(lineage=LINEAGE, at=1.0, settled=True)):
-        writes.observer(event)
+    for event in (staged(7, "lake"), prepared(7), StreamEnded(lineage=LINEAGE, stream="orders", at=1.0, settled=True)):
+        writes._observer(event)
     writes.end()
 
     found = read_live(FILES, str(journal)).live
@@ -377,7 +396,7 @@ def test_events_are_written_at_most_once_a_pause(tmp_path: Path) -> None:
     until(lambda: read_live(FILES, str(journal)).live is not None)
 
     for epoch in range(100):
-        writes.observer(begun(epoch))
+        writes._observer(begun(epoch))
     (name,) = os.listdir(f"{journal}-live")
     assert name == name_of(3, 1)
     writes.end()
@@ -394,7 +413,7 @@ def test_a_new_start_goes_on_with_the_epochs_before_and_removes_older_files(tmp_
     (folder / name_of(9, 9)).write_bytes(b"of a journal that was lost")
     (folder / ".epochal-tmp-g000002.000006.json-1f").write_bytes(b"half a file")
     writes = writer(journal)
-    writes.observer(begun(7, at=500.0))
+    writes._observer(begun(7, at=500.0))
     writes.start()
     writes.end()
 
@@ -412,7 +431,7 @@ def test_a_superseded_driver_leaves_no_file_and_writes_no_more(tmp_path: Path) -
     until(lambda: read_live(FILES, str(journal)).live is not None)
     new.start()
     until(lambda: (found := read_live(FILES, str(journal)).live) is not None and found.generation == 4)
-    old.observer(begun(7))
+    old._observer(begun(7))
     old.end()
     new.end()
 
@@ -425,7 +444,7 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_stops_nothing(
     (tmp_path / "epochal-live").write_text("a file where the folder should be")
     writes = writer(tmp_path / "epochal", heartbeat=0.01)
     writes.start()
-    writes.observer(begun(7))
+    writes._observer(begun(7))
     until(lambda: writes._sequence > 5)
     writes.end()
 
