@@ -41,6 +41,15 @@ def held(epoch: int, waiting: list[str], *, cause: str, recover: str, running: b
     return Advice(level=Level.WARNING, what=what, do=do, command=recover)
 
 
+def not_staged(epoch: int, sink: str, reason: str) -> Advice:
+    """For an epoch that a running driver cannot stage."""
+    return Advice(
+        level=Level.WARNING,
+        what=f"Epoch {epoch} is not staged yet. {_sentence(f'{sink}: {reason}')}",
+        do="Bring the store back. The running query tries again by itself; nothing is lost.",
+    )
+
+
 def under_way(epoch: int) -> Advice:
     """For an epoch that is decided and being committed at this moment."""
     return Advice(level=Level.INFO, what=f"Epoch {epoch} is decided, and the sinks are showing it.", do="Nothing.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from epochal.cli import exit_codes
 from epochal.cli.console import advice
 from epochal.cli.console.model import (
@@ -50,7 +52,7 @@ def snapshot(status: StreamStatus, times: Times) -> Snapshot:
         sinks=tuple(_sink(sink, status, epochs) for sink in status.sinks),
         epochs=epochs,
         in_doubt=_in_doubt(status),
-        held=tuple(_held(item, status, times.of(item.epoch).decided) for item in status.held),
+        held=(*(_held(item, status, times.of(item.epoch).decided) for item in status.held), *_not_staged(status)),
         open=_open(status.open),
         open_count=len(status.open),
         leftovers=tuple(
@@ -161,6 +163,19 @@ def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> Held:
             item.epoch, waiting, cause=cause, recover=status.stream.command("recover"), running=is_running(status)
         ),
     )
+
+
+def _not_staged(status: StreamStatus) -> Iterator[Held]:
+    holds = _hold(status)
+    if holds is not None and holds.epoch is not None and holds.epoch not in {item.epoch for item in status.held}:
+        yield Held(
+            epoch=holds.epoch,
+            generation=status.latest.generation,
+            sinks={holds.sink: "waiting"},
+            cause=f"{holds.sink}: {holds.reason}",
+            since=holds.since,
+            advice=advice.not_staged(holds.epoch, holds.sink, holds.reason),
+        )
 
 
 def _open(parts: list[tuple[str, OpenRows]]) -> tuple[OpenPart, ...]:

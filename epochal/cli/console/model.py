@@ -29,7 +29,7 @@ class Phase(StrEnum):
     INTERRUPTED = "interrupted"  # the driver stopped while the sinks staged it; the next start replays it
     PREPARED = "prepared"  # every sink has staged it; Spark's commits/N decides
     COMMITTING = "committing"  # decided; the sinks are showing it
-    HELD = "held"  # decided; a store does not take it
+    HELD = "held"  # a store does not take it
     UNKNOWN = "unknown"  # decided; the store does not say whether it shows it
     VISIBLE = "visible"
 
@@ -125,7 +125,7 @@ class InDoubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """An epoch that is decided and that not every sink shows."""
+    """An epoch that is decided and that not every sink shows, or that a store does not let be staged."""
 
     epoch: int
     generation: int | None

@@ -117,8 +117,17 @@ def _line(epoch: int, status: StreamStatus, recorded: Recorded, live: LiveEpoch,
         checkpointed=live.checkpointed or recorded.decided,
         done=done,
         generations=tuple(sorted(attempts)),
-        sinks={name: _sink(name, record, live, phase, shows.get(name), done) for name in names},
+        sinks={name: _sink(name, record, live, phase, shows.get(name), done) for name in names}
+        | _not_staged(status, epoch, live),
     )
+
+
+def _not_staged(status: StreamStatus, epoch: int, live: LiveEpoch) -> dict[str, SinkEpoch]:
+    """The sink that does not let an epoch be staged."""
+    holds = status.driver.live.held if status.driver.live is not None else None
+    if holds is None or holds.step != "stage" or holds.epoch != epoch or live is NOTHING or not is_running(status):
+        return {}
+    return {holds.sink: SinkEpoch(phase=Phase.HELD)}
 
 
 def _phase_of(live: LiveEpoch, *, running: bool | None) -> Phase:

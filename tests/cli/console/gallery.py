@@ -121,6 +121,7 @@ def tell(
     assert started is not None
     live = Live(
         lineage=lineage_of(started.query, started.incarnation),
+        stream=Path(journal.path).parent.name,
         generation=started.generation,
         start=started.start,
         journal=journal.place,
@@ -179,7 +180,7 @@ def held(root: Path, name: str = "payments", *, now: float | None = None) -> Pat
             sinks=shown,
         )
     )
-    reason = LiveHeld(sink="ledger", reason=REASON, since=line.checkpointed or now, epoch=12)
+    reason = LiveHeld(sink="ledger", step="commit", reason=REASON, since=line.checkpointed or now, epoch=12)
     tell(driver.journal, now - 1, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
     return scene.checkpoint
 
@@ -231,7 +232,21 @@ def unfinished(root: Path, name: str = "unfinished", *, now: float | None = None
     return scene.checkpoint
 
 
-DEAD = {"clicks": in_doubt, "sessions": open_parts, "legacy": old, "unfinished": unfinished}
+def staging(root: Path, name: str = "staging", *, now: float | None = None) -> Path:
+    """A stream of a driver that died while it staged an epoch."""
+    now = time.time() if now is None else now
+    scene = Painted(root, name, seed=7)
+    target = scene.target("archive")
+    driver = scene.start(now - 600, target)
+    done = scene.finish(driver, range(3), now - 590)
+    scene.lines.append(LiveEpoch(epoch=3, generation=1, begun=done + 2, sinks={"archive": SinkEpoch()}))
+    (scene.checkpoint / "offsets" / "3").write_bytes(b"{}")
+    scene.stage(driver, target, 3)
+    tell(driver.journal, done + 3, scene.lines, state=LiveState.STAGING, epoch=3)
+    return scene.checkpoint
+
+
+DEAD = {"staging": staging, "clicks": in_doubt, "sessions": open_parts, "legacy": old, "unfinished": unfinished}
 
 
 def dead(root: Path, *names: str) -> list[Path]:

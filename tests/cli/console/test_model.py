@@ -15,6 +15,7 @@ from epochal.cli.console.timeline import lag_of, rows_per_second
 from epochal.cli.console.watch import Reader
 from epochal.sinks.config import kinds
 from epochal.testing import DirectoryParticipant
+from epochal.txn.live import LiveEpoch, LiveHeld, LiveState
 from integration_tests.old_versions.moving import unpack
 from tests.cli.console import gallery
 from tests.cli.scene import Scene, going_away
@@ -210,6 +211,34 @@ def test_a_decided_epoch_of_a_live_driver_is_being_committed_before_it_is_held(s
 
     assert (fresh.epochs[0].phase, fresh.held[0].advice.level) == (Phase.COMMITTING, Level.INFO)
     assert (later.epochs[0].phase, later.held[0].advice.level) == (Phase.HELD, Level.WARNING)
+
+
+def test_a_store_that_does_not_let_an_epoch_be_staged_is_named(scene: Scene) -> None:
+    driver = scene.driver()
+    scene.run(driver, 1)
+    now = time.time()
+    hold = LiveHeld(sink="directory", step="stage", reason="nobody listens", since=now - 60, epoch=1)
+    begun = LiveEpoch(epoch=1, generation=1, begun=now - 60)
+    gallery.tell(driver.journal, now, [begun], state=LiveState.HELD, epoch=1, sink="directory", held=hold)
+
+    shot = shown(scene.checkpoint)
+    (held,) = shot.held
+
+    assert (held.epoch, held.sinks, held.cause) == (1, {"directory": "waiting"}, "directory: nobody listens")
+    assert held.advice.what == "Epoch 1 is not staged yet. directory: nobody listens."
+    assert [(line.epoch, line.sinks["directory"].phase) for line in shot.epochs] == [
+        (0, Phase.VISIBLE),
+        (1, Phase.HELD),
+    ]
+
+
+def test_an_epoch_that_a_dead_driver_was_staging_was_interrupted(tmp_path: Path) -> None:
+    (checkpoint,) = gallery.dead(tmp_path, "staging")
+
+    shot = shown(checkpoint)
+
+    assert (shot.epochs[-1].epoch, shot.epochs[-1].phase) == (3, Phase.INTERRUPTED)
+    assert "the next start replays it" in shot.headline.text
 
 
 def test_a_live_file_of_a_driver_that_was_replaced_says_nothing(scene: Scene) -> None:

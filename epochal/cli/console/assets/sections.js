@@ -1,7 +1,7 @@
 // The other parts of a stream's page.
 
 const WORDS = { ok: 'well', info: 'note', warning: 'needs attention', error: 'needs action' };
-const VERDICTS = { exact: 'ok', differs: 'error', 'not provable': 'info' };
+const VERDICTS = { exact: 'ok', consistent: 'ok', differs: 'error', 'not provable': 'info' };
 
 function levelOf(stream) {
   if (stream.error && !stream.snapshot) return 'error';
