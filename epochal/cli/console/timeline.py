@@ -100,7 +100,11 @@ def _shows(status: StreamStatus, epoch: int) -> Mapping[str, str]:
 def _line(epoch: int, status: StreamStatus, recorded: Recorded, live: LiveEpoch, phase: Phase | None) -> EpochLine:
     view = status.view
     attempts = view.prepared(epoch)
-    record = view.winner(epoch) or (attempts[max(attempts)] if attempts else None)
+    record = view.winner(epoch)
+    if record is None and attempts and not (live.generation > max(attempts) and is_running(status)):
+        record = attempts[max(attempts)]
+    elif record is None:
+        phase = None  # a newer driver stages it again, whatever older ones have prepared
     if record is not None and live.generation not in (0, record.generation):
         live = NOTHING  # the live file tells of an attempt that did not become the epoch
     if phase is None:

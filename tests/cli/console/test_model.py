@@ -16,6 +16,7 @@ from epochal.cli.console.watch import Reader
 from epochal.sinks.config import kinds
 from epochal.testing import DirectoryParticipant
 from epochal.txn.live import LiveEpoch, LiveHeld, LiveState
+from epochal.txn.live import SinkEpoch as SinkFacts
 from integration_tests.old_versions.moving import unpack
 from tests.cli.console import gallery
 from tests.cli.scene import Scene, going_away
@@ -230,6 +231,19 @@ def test_a_store_that_does_not_let_an_epoch_be_staged_is_named(scene: Scene) -> 
         (0, Phase.VISIBLE),
         (1, Phase.HELD),
     ]
+
+
+def test_an_epoch_in_doubt_that_a_newer_driver_stages_again_is_being_staged(scene: Scene) -> None:
+    scene.prepare(scene.driver(), 0)
+    driver = scene.driver()
+    again = LiveEpoch(epoch=0, generation=2, begun=time.time(), sinks={"directory": SinkFacts(staged=time.time())})
+    gallery.tell(driver.journal, time.time(), [again], state=LiveState.STAGING, epoch=0)
+
+    shot = shown(scene.checkpoint)
+
+    assert [item.epoch for item in shot.in_doubt] == [0]
+    assert [(line.generation, line.phase) for line in shot.epochs] == [(2, Phase.STAGING)]
+    assert shot.epochs[0].sinks["directory"].phase is Phase.STAGED
 
 
 def test_an_epoch_that_a_dead_driver_was_staging_was_interrupted(tmp_path: Path) -> None:

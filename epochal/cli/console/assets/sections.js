@@ -50,7 +50,7 @@ function facts(shot, now) {
   const pairs = [
     ['Driver', driverText(shot, now)],
     ['Started', [moment(shot.driver.started), shot.driver.version ? below(`epochal ${shot.driver.version}`) : null]],
-    ['Spark committed', [`epoch ${number(shot.committed)}`, below(`commit="${shot.commit}"`)]],
+    ['Spark committed', [`epoch ${number(shot.committed)}`, below(`${shot.commit} mode`)]],
     ['In every sink', `epoch ${number(shot.done)}`],
     ['Journal', [counted(shot.journal.records, 'record'), below(size(shot.journal.bytes))]],
   ];
