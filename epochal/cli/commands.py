@@ -40,7 +40,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
-SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status")
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 

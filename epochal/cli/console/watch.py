@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from epochal.cli.console.build import snapshot
@@ -18,10 +19,12 @@ from epochal.cli.console.timeline import times_of
 from epochal.cli.stream_status import read_status
 from epochal.cli.streams import Stream, open_stream
 from epochal.txn.errors import Refused
+from epochal.txn.files import is_local
 
 INTERVAL = 1.0  # seconds between two readings, at least
 SHARE = 10  # ... and this many times as long as a reading took
 REOPEN = 60.0  # seconds: a checkpoint may be replaced by another one meanwhile
+OPENING = threading.Lock()
 READING = "still reading: a store takes long to answer"
 
 
@@ -110,7 +113,9 @@ class Reader:
 
     def _open(self) -> Stream:
         if self._stream is None or time.monotonic() - self._opened > REOPEN:
-            self._stream, self._opened = open_stream(self._checkpoint, self._journal), time.monotonic()
+            # Several streams on HDFS may need Spark: it is started once.
+            with nullcontext() if is_local(self._checkpoint) else OPENING:
+                self._stream, self._opened = open_stream(self._checkpoint, self._journal), time.monotonic()
         return self._stream
 
 
