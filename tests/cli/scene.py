@@ -46,13 +46,13 @@ class Answer:
 class Scenery:
     """One checkpoint, its journal and its targets in a folder."""
 
-    def __init__(self, root: Path, checkpoint: str = "checkpoint") -> None:
+    def __init__(self, root: Path, checkpoint: str = "checkpoint", query: str = QUERY) -> None:
         self.root = root
         self.checkpoint = root / checkpoint
         self.now: Callable[[], float] = time.time  # for the journal's records
         self.rows: tuple[Json, ...] = ROWS  # of each epoch
         self._files = LocalFiles(sync=False)
-        self._query: StandInQuery[Sequence[Json]] = StandInQuery(self._files, str(self.checkpoint), query_id=QUERY)
+        self._query: StandInQuery[Sequence[Json]] = StandInQuery(self._files, str(self.checkpoint), query_id=query)
 
     def clock(self) -> float:
         return self.now()

@@ -101,22 +101,25 @@ class Reader:
 
     def __call__(self) -> Snapshot:
         """Read everything once."""
-        stream = self._open()
-        try:
-            status = read_status(stream, clock=self._clock)
-        except BaseException:
-            self._stream = None
-            raise
+        if self._stream is not None and time.monotonic() - self._opened <= REOPEN:
+            try:
+                return self._read(self._stream)
+            except Exception:  # noqa: BLE001  # the checkpoint may have been replaced since: the second try says what is wrong
+                self._stream = None
+        self._stream = self._open()
+        return self._read(self._stream)
+
+    def _read(self, stream: Stream) -> Snapshot:
+        status = read_status(stream, clock=self._clock)
         if status.latest.closed:  # the query has a new journal
             self._stream = None
         return snapshot(status, times_of(stream.journal.records))
 
     def _open(self) -> Stream:
-        if self._stream is None or time.monotonic() - self._opened > REOPEN:
-            # Several streams on HDFS may need Spark: it is started once.
-            with nullcontext() if is_local(self._checkpoint) else OPENING:
-                self._stream, self._opened = open_stream(self._checkpoint, self._journal), time.monotonic()
-        return self._stream
+        self._opened = time.monotonic()
+        # Several streams on HDFS may need Spark: it is started once.
+        with nullcontext() if is_local(self._checkpoint) else OPENING:
+            return open_stream(self._checkpoint, self._journal)
 
 
 def watch(checkpoints: Sequence[str], journal: str | None) -> list[Watched]:

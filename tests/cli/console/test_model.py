@@ -255,6 +255,19 @@ def test_an_epoch_that_a_dead_driver_was_staging_was_interrupted(tmp_path: Path)
     assert "the next start replays it" in shot.headline.text
 
 
+def test_what_a_live_file_says_of_an_attempt_that_lost_is_not_shown(scene: Scene) -> None:
+    scene.prepare(scene.driver(), 0)
+    driver = scene.driver()
+    scene.run(driver, 1)
+    gallery.tell(driver.journal, time.time(), [LiveEpoch(epoch=0, generation=1, begun=5.0, done=6.0)])
+
+    (only,) = shown(scene.checkpoint).epochs
+
+    assert (only.generation, only.begun) == (2, None)
+    assert only.done is not None
+    assert only.done > 6.0
+
+
 def test_a_live_file_of_a_driver_that_was_replaced_says_nothing(scene: Scene) -> None:
     first = scene.driver()
     scene.run(first, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,9 +22,10 @@ import pytest
 from epochal.cli.console.model import Snapshot
 from epochal.cli.console.server import AUDIT_HEADER, ConsoleServer
 from epochal.cli.console.watch import READING, Reader, Watched
+from epochal.txn.errors import Refused
 from tests.cli.console import gallery
 from tests.cli.console.serving import serving
-from tests.cli.scene import Scene
+from tests.cli.scene import Scene, Scenery
 
 ROOT = Path(__file__).parents[3]
 
@@ -244,13 +246,26 @@ def test_a_slow_reading_is_repeated_seldom(reading: Counted, monkeypatch: pytest
 
 def test_a_stream_that_comes_back_is_read_again(scene: Scene) -> None:
     read = Reader(str(scene.checkpoint), None)
-    with pytest.raises(Exception, match="epochal has not run on this checkpoint"):
+    with pytest.raises(Refused, match="epochal has not run on this checkpoint"):
         read()
     scene.run(scene.driver(), 2)
 
     assert read().done == 1
     scene.run(scene.driver(), 3)
     assert read().done == 2
+
+
+def test_a_checkpoint_that_was_replaced_by_another_querys_is_read_afresh(scene: Scene) -> None:
+    scene.run(scene.driver(), 1)
+    read = Reader(str(scene.checkpoint), None)
+    read()
+    shutil.rmtree(scene.checkpoint)
+    with pytest.raises(Refused, match="there is no such folder"):
+        read()
+    other = Scenery(scene.root, query="another")
+    other.run(other.driver(other.target("other")), 1)
+
+    assert read().lineage == "another"
 
 
 def test_a_stream_that_goes_on_as_a_new_one_is_followed(scene: Scene) -> None:
