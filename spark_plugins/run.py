@@ -19,6 +19,7 @@ from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
+from epochal.spark_plugins.progress import Progress
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
@@ -96,8 +97,8 @@ class Run:
         self._ending = threading.Lock()
         self._closed = False
         self._settled = False
-        self._live: LiveWriter | None = None
         self._live_events = LiveObserver()
+        self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
         coordinator = coordinator_of(
@@ -107,7 +108,7 @@ class Run:
             eager=eager,
             journal=journal,
             choices=choices,
-            observers=[*observers, self._live_events],
+            observers=[self.progress, self._live_events, *observers],
             name=name or binding.name,
         )
         self._settler: Settler[DataFrame] = Settler(
@@ -227,8 +228,7 @@ class Run:
         if not was_closed:
             coordinator = self._settler.coordinator
             coordinator.reporter.ended(coordinator.lineage, settled=self._settled)
-            if self._live is not None:
-                self._live.end()
+            self._live.end()
 
 
 def live_writer_of(

@@ -11,6 +11,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from epochal.metrics import fault_of as metrics_fault
+from epochal.metrics import observer_of
 from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
 from epochal.sinks.config.options import Faults
@@ -54,6 +56,12 @@ def _check_observers(faults: Faults, option: str, value: Any) -> Any:
     listed = isinstance(value, Collection) and not isinstance(value, str | bytes)
     good = listed and all(callable(one) for one in value)
     faults.check(good, f"{option}: a list of functions that take an event, not {value!r}")
+    return value
+
+
+def _check_metrics(faults: Faults, option: str, value: Any) -> Any:
+    if (fault := metrics_fault(value)) is not None:
+        faults.add(f"{option}={value!r}: {fault}")
     return value
 
 
@@ -127,6 +135,14 @@ class EpochWriter:
                 shown_default="none",
             ),
         ] = (),
+        metrics: Annotated[
+            str | None,
+            Option(
+                "where [metrics](observability.md#metrics) go: `prometheus`, `prometheus://127.0.0.1:9464` or "
+                "`opentelemetry`",
+                check=_check_metrics,
+            ),
+        ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
@@ -140,6 +156,7 @@ class EpochWriter:
             "new": new,
             "cache": cache,
             "observers": observers,
+            "metrics": metrics,
         }
         for name, declaration in declarations(EpochWriter).items():
             declaration.checked(given[name], faults)
@@ -152,6 +169,8 @@ class EpochWriter:
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
         self._observers = tuple(observers)
+        self._metrics = metrics
+        self.stream: str | None = None  # its name in Spark's settings, if it was made from them
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
@@ -336,6 +355,7 @@ class EpochWriter:
             self._failure = None
             for sink in self._sinks:
                 sink.check_output_mode(binding.output_mode)
+            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
             self._run = Run(
                 binding,
                 self._sinks,
@@ -344,7 +364,8 @@ class EpochWriter:
                 max_pending=self._max_pending,
                 choices=self._choices,
                 settle_timeout=self._settle_timeout,
-                observers=self._observers,
+                observers=observers,
+                name=self.stream,
             )
             return self._run
 

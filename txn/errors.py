@@ -29,6 +29,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+# What to do about DataLost. No command can bring the rows back: Spark has checkpointed their epoch.
+PUT_BACK = "Put it back from a copy, or restore checkpoint and target together from one, and start the query again"
+
 
 class EpochalError(Exception):
     """The base class of all errors that epochal raises on purpose."""

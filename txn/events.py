@@ -170,7 +170,7 @@ class PartsRolled(Event):
     after: int  # the epoch before
     generation: int
     sink: str
-    rows: int
+    rows: int | None  # None if the sink does not count them
     bytes: int | None
     seconds: float
 

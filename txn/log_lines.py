@@ -105,10 +105,13 @@ def text_of(event: Event) -> str:  # one case for each kind of event
             return f"{event.parts} parts open in {event.sink}: {_size(event.bytes)}"
         case StreamRefused():
             at = f" at epoch {event.epoch}" if event.epoch is not None else ""
-            return f"stream {event.stream} stopped{at}: {event.error}: {event.reason}"
+            name = f"stream {event.stream}" if event.stream else "stream"
+            return f"{name} stopped{at}: {event.error}: {event.reason}"
         case StreamEnded():
             how = (
-                "every epoch that Spark has checkpointed is visible" if event.settled else "not all epochs are visible"
+                "every epoch that Spark has checkpointed is visible"
+                if event.settled
+                else "not all epochs are known to be visible"
             )
             return f"stream {event.stream} ended: {how}"
         case _:

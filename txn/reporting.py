@@ -43,7 +43,7 @@ log = logging.getLogger("epochal")
 
 JOURNAL = "journal"  # instead of a sink, in StreamHeld
 GENERIC = ("checkpoint", "checkpoints", "_checkpoint", "_checkpoints", "cp")  # folders that name no stream
-LONGEST_REASON = 500  # characters
+LONGEST_REASON = 1000  # characters
 
 P = ParamSpec("P")
 
@@ -67,7 +67,7 @@ def _never_raises(method: Callable[Concatenate[Reporter, P], None]) -> Callable[
     """A method whose error is logged once and does not reach the protocol."""
 
     @wraps(method)
-    def guarded(self: Reporter, *args: P.args, **kwargs: P.kwargs) -> None:
+    def guarded(self: Reporter, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if not self.observers:
             return
         try:
@@ -125,6 +125,7 @@ class Reporter:
 
     @_never_raises
     def staged(self, attempt: Attempt, sink: str, part: Staged) -> None:
+        self._aborted.discard((attempt, sink))
         self.emit(
             EpochStaged,
             attempt.lineage,
@@ -218,7 +219,7 @@ class Reporter:
             after=record.after,
             generation=record.generation,
             sink=sink,
-            rows=part.rows,
+            rows=part.rows or None,
             bytes=part.bytes,
             seconds=self._since(self._step),
         )
@@ -294,13 +295,14 @@ def held_facts(failed: CommitFailed | OSError) -> tuple[str, HeldStep, Exception
 
 
 def one_line(fault: Exception) -> str:
-    r"""An error as one line: its class and the first line of its text.
+    r"""An error as one line: its class and its text, without the lines of a trace in Java.
 
-    >>> one_line(ConnectionError("no route to host\n  at Client.java:12"))
-    'ConnectionError: no route to host'
+    >>> one_line(ConnectionError("no route to host\n\tat Client.java:12\ntry again"))
+    'ConnectionError: no route to host try again'
     """
-    lines = str(fault).strip().splitlines()
-    text = f"{type(fault).__name__}: {lines[0].strip()}" if lines else type(fault).__name__
+    lines = (line.strip() for line in str(fault).splitlines())
+    text = " ".join([f"{type(fault).__name__}:", *(line for line in lines if line and not line.startswith("at "))])
+    text = text.removesuffix(":")
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}…"
 
 

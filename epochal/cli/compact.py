@@ -6,6 +6,7 @@ PATH is the target, not a checkpoint: no stream is read or fenced. Local JSON, C
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +30,8 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
     start_on_demand(start_spark)
     files, target = reach(path)
     with progress.task(f"compacting {target}") as say:
-        report = _compact(files, target, say, max_bytes, grace, header, dry_run=dry_run)
+        tell = (lambda _: None) if as_json else say if sys.stderr.isatty() else _print
+        report = _compact(files, target, tell, max_bytes, grace, header, dry_run=dry_run)
     print(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))
     return 0
 
@@ -37,7 +39,7 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
 def _compact(
     files: Files,
     target: str,
-    say: Callable[[str], None],
+    tell: Callable[[str], None],
     max_bytes: int,
     grace: float,
     header: bool | None,
@@ -50,9 +52,13 @@ def _compact(
         max_bytes,
         grace=grace,
         header=header,
-        progress=say,
+        progress=tell,
     )
     return compactor.look() if dry_run else compactor.run()
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def buckets(report: Report, dry_run: bool) -> list[tuple[str, int, int, int]]:

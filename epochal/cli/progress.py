@@ -36,7 +36,7 @@ def line(text: str, seconds: float, tasks: tuple[int, int] | None, *, turn: str 
     >>> line("lake: counting rows", 12, (3, 12))
     '| lake: counting rows [#####---------------] 3 of 12 tasks, 12 s'
     >>> line("starting Spark to reach hdfs://namenode/checkpoints", 2, None, width=30)
-    '| starting Spark to reach hdf…'
+    '| starting Spark to reach hd…'
     """
     bar = ""
     if tasks is not None and tasks[1]:
