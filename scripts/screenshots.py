@@ -33,13 +33,13 @@ MARGIN = 16
 
 def take(chrome: Chrome, name: str, last: str, *, first: str = "html") -> None:
     """Write a picture of the page, from the top of one element to the bottom of another."""
+    chrome.execute_script("scrollTo(0, 0)")
     top_of, bottom_of = (
         chrome.execute_script("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
         for selector in (first, last)
     )
-    scrolled = chrome.execute_script("return scrollY")
     above = 0 if first == "html" else MARGIN
-    start, end = top_of["top"] + scrolled - above, bottom_of["bottom"] + scrolled + MARGIN
+    start, end = top_of["top"] - above, bottom_of["bottom"] + MARGIN
     clip = {"x": max(0, top_of["left"] - above), "y": start, "height": end - start, "scale": 1}
     clip["width"] = WIDTH - clip["x"]
     options = {"format": "png", "clip": clip, "captureBeyondViewport": True}

@@ -146,6 +146,7 @@ def _in_doubt(status: StreamStatus) -> tuple[InDoubt, ...]:
 def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> Held:
     waiting = [sink for sink, state in item.sinks.items() if state != "visible"]
     holds = _hold(status)
+    since: float | None
     if holds is not None and holds.epoch in (None, item.epoch):
         cause, since = f"{holds.sink}: {holds.reason}", holds.since
     else:

@@ -39,9 +39,15 @@ def chrome() -> Iterator[Chrome]:
 def browser(chrome: Chrome) -> Iterator[Chrome]:
     """The browser; at the end no script has failed and nothing was blocked."""
     chrome.get("about:blank")
-    chrome.get_log("browser")
+    messages(chrome)
     yield chrome
-    assert [entry["message"] for entry in chrome.get_log("browser")] == []
+    assert messages(chrome) == []
+
+
+def messages(chrome: Chrome) -> list[str]:
+    """What the browser has logged since the last call."""
+    entries: list[dict[str, Any]] = chrome.get_log("browser")  # type: ignore[no-untyped-call]
+    return [str(entry["message"]) for entry in entries]
 
 
 def wait_for(what: Callable[[], Any]) -> Any:

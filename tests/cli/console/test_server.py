@@ -202,7 +202,7 @@ def test_a_reading_is_repeated_after_a_second(reading: Counted) -> None:
     watched.latest(wait=10.0)
     began = time.monotonic()
 
-    wait_for(lambda: watched.latest(wait=10.0) and reading.begun == 2)
+    wait_for(lambda: watched.latest(wait=10.0).snapshot is not None and reading.begun == 2)
 
     assert time.monotonic() - began > 0.9
 
@@ -215,7 +215,7 @@ def test_while_a_store_takes_long_the_last_result_is_shown_and_no_second_reading
     reading.go.set()
     second = wait_for(lambda: (found := watched.latest(wait=10.0)).snapshot and found)
     reading.go.clear()
-    third = wait_for(lambda: (found := watched.latest(wait=0.01)) and reading.begun == 2 and found)
+    third = wait_for(lambda: (found := watched.latest(wait=0.01)).snapshot and reading.begun == 2 and found)
     reading.go.set()
 
     assert (first.snapshot, first.error) == (None, READING)
