@@ -30,6 +30,7 @@ from tests.txn.keeping import Keeping
 
 REASON = "NoHostAvailable: 10.0.4.17:9042: it does not answer (connection refused)"
 INTERVAL = 6.0  # seconds between two epochs
+FRESH = 120.0  # seconds: a driver that has not reported for a while is taken for stuck, and a test may be slow
 KINDS = {
     "auditable": "tests.cli.auditable:Auditable",
     "buckets": "tests.cli.console.gallery:Buckets",
@@ -150,7 +151,7 @@ def running(root: Path, name: str = "orders", *, now: float | None = None) -> Pa
     done = scene.finish(driver, range(28), began)
     driver = scene.start(done + 20, *targets)
     scene.finish(driver, range(28, 46), now - 18 * INTERVAL)
-    tell(driver.journal, now - 1, scene.lines, state=LiveState.IDLE, epoch=45)
+    tell(driver.journal, now + FRESH, scene.lines, state=LiveState.IDLE, epoch=45)
     return scene.checkpoint
 
 
@@ -181,7 +182,7 @@ def held(root: Path, name: str = "payments", *, now: float | None = None) -> Pat
         )
     )
     reason = LiveHeld(sink="ledger", step="commit", reason=REASON, since=line.checkpointed or now, epoch=12)
-    tell(driver.journal, now - 1, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
+    tell(driver.journal, now + FRESH, scene.lines, state=LiveState.HELD, epoch=12, sink="ledger", held=reason)
     return scene.checkpoint
 
 
