@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from epochal.cli.console.audits import Audits
 from epochal.cli.console.model import JsonObject
 from epochal.cli.console.page import document, policy
-from epochal.cli.console.watch import Watched
+from epochal.cli.console.watch import Watched, latest_of
 
 HOST = "127.0.0.1"
 PATIENCE = 5.0  # seconds that a request waits for a reading
@@ -54,17 +54,11 @@ class ConsoleServer(ThreadingHTTPServer):
 
     def data(self) -> JsonObject:
         """Everything that the page shows."""
-        deadline = time.monotonic() + PATIENCE
-        return {
-            "at": time.time(),
-            "streams": [
-                {
-                    **stream.latest(wait=max(0.0, deadline - time.monotonic())).to_json(),
-                    "audit": self.audits.last(stream.checkpoint),
-                }
-                for stream in self.streams
-            ],
-        }
+        streams = [
+            {**reading.to_json(), "audit": self.audits.last(reading.checkpoint)}
+            for reading in latest_of(self.streams, wait=PATIENCE)
+        ]
+        return {"at": time.time(), "streams": streams}
 
 
 class _Handler(BaseHTTPRequestHandler):

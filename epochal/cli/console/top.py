@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from epochal.cli.console.model import EpochLine, Level, Phase, SinkLine, Snapshot
-from epochal.cli.console.watch import Reading, Watched, watch
+from epochal.cli.console.watch import Reading, Watched, latest_of, watch
 from epochal.cli.text import counted, lasting, size
 from epochal.txn.errors import Refused
 
@@ -58,7 +58,7 @@ def _print_frames(streams: Sequence[Watched], *, once: bool) -> int:
 
     console = Console()
     if once or not console.is_terminal:
-        console.print(frame(_readings(streams, FIRST), time.time(), width=console.width))
+        console.print(frame(latest_of(streams, wait=FIRST), time.time(), width=console.width))
         return 0
     return _show(console, streams)
 
@@ -73,16 +73,11 @@ def _check_rich() -> None:
         ) from None
 
 
-def _readings(streams: Sequence[Watched], wait: float) -> list[Reading]:
-    deadline = time.monotonic() + wait
-    return [stream.latest(wait=max(0.0, deadline - time.monotonic())) for stream in streams]
-
-
 def _print_json(streams: Sequence[Watched], *, once: bool) -> int:
     """One line of JSON for each refresh."""
     wait = FIRST
     while True:
-        readings = _readings(streams, wait)
+        readings = latest_of(streams, wait=wait)
         print(json.dumps({"at": time.time(), "streams": [reading.to_json() for reading in readings]}), flush=True)
         if once:
             return 0
@@ -201,7 +196,7 @@ def _show(console: Console, streams: Sequence[Watched]) -> int:
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         wait = FIRST
         while True:
-            live.update(frame(_readings(streams, wait), time.time(), width=console.width), refresh=True)
+            live.update(frame(latest_of(streams, wait=wait), time.time(), width=console.width), refresh=True)
             wait = REFRESH
             if pressed(REFRESH) == "q":
                 return 0

@@ -89,6 +89,14 @@ class Watched:
             state.changed.notify_all()
 
 
+def latest_of(streams: Sequence[Watched], *, wait: float) -> list[Reading]:
+    """The newest result of each stream. They are read at the same time, so that a slow one delays no other."""
+    deadline = time.monotonic() + wait
+    for stream in streams:
+        stream.latest(wait=0.0)
+    return [stream.latest(wait=max(0.0, deadline - time.monotonic())) for stream in streams]
+
+
 class Reader:
     """Reads one stream. Records of its journal are read once, as long as the stream stays open here."""
 

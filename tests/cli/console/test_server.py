@@ -21,7 +21,7 @@ import pytest
 
 from epochal.cli.console.model import Snapshot
 from epochal.cli.console.server import AUDIT_HEADER, ConsoleServer
-from epochal.cli.console.watch import READING, Reader, Watched
+from epochal.cli.console.watch import READING, Reader, Watched, latest_of
 from epochal.txn.errors import Refused
 from tests.cli.console import gallery
 from tests.cli.console.serving import serving
@@ -222,6 +222,17 @@ def test_while_a_store_takes_long_the_last_result_is_shown_and_no_second_reading
     assert second.error == third.error == ""
     assert third.snapshot is second.snapshot
     assert reading.most_at_once == 1
+
+
+def test_a_store_that_takes_long_delays_no_other_stream(reading: Counted) -> None:
+    stuck = Counted(reading.result)
+    stuck.go.clear()
+
+    slow, quick = latest_of([Watched("slow", stuck), Watched("quick", reading)], wait=2.0)
+    stuck.go.set()
+
+    assert (slow.snapshot, slow.error) == (None, READING)
+    assert quick.snapshot is not None
 
 
 def test_a_slow_reading_is_repeated_seldom(reading: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
