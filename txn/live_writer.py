@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epochal.txn.files import Files, LocalFiles, is_local, join, sweep
+from epochal.txn.files import Files, LocalFiles, is_local, join, local_path, sweep
 from epochal.txn.live import HEARTBEAT, Live, encode, live_beside, name_of, number_of, read_live
 from epochal.txn.live_fold import LiveObserver, with_earlier
 
@@ -60,8 +61,8 @@ class LiveWriter:
     def _loop(self) -> None:
         self._attempt(self._begin)
         while not self._superseded:
+            self._wake.clear()  # first: what wakes us from now on is seen by this round or by the next
             ending = self._stopping.is_set()
-            self._wake.clear()
             self._attempt(self._write)
             if ending:
                 return
@@ -72,7 +73,8 @@ class LiveWriter:
         try:
             step()
         except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on without the file
-            level = logging.DEBUG if self._failed else logging.WARNING
+            # At the end the JVM may be gone, through which HDFS is written.
+            level = logging.DEBUG if self._failed or self._stopping.is_set() else logging.WARNING
             self._failed = True
             log.log(
                 level,
@@ -98,6 +100,8 @@ class LiveWriter:
             self._files.delete(live_beside(journal))
 
     def _write(self) -> None:
+        if is_local(self._journal) and not os.path.isdir(local_path(self._journal)):
+            return  # the checkpoint was removed: Spark refuses one in which it finds a stray folder
         self._sequence += 1
         self._live = replace(self._observer.folded(self._live), at=self._clock())
         data = encode(self._live)

@@ -344,10 +344,11 @@ def test_status_of_files_and_delta_loads_neither_spark_nor_arrow(scene: Scene) -
     lake = scene.root / "lake"
     schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
     NativeTable(str(lake)).create(schema, [], {})
+    sinks: list[Any] = [RollingFileSink(str(scene.root / "files"), format="json"), DeltaSink(str(lake))]
     Coordinator(
         journals=lambda _: scene.journal,
         checkpoint=SparkCheckpoint(LocalFiles(sync=False), str(scene.checkpoint)),
-        participants=[RollingFileSink(str(scene.root / "files"), format="json"), DeltaSink(str(lake))],
+        participants=sinks,
     ).begin()
     program = (
         "import sys, json; from epochal.cli import main; code = main(sys.argv[1:]); "

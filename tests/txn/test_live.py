@@ -355,6 +355,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def writer(journal: Path, generation: int = 3, *, pause: float = 0.001, heartbeat: float = 60.0) -> LiveWriter:
+    journal.mkdir(exist_ok=True)
     state = live(journal, generation)
     return LiveWriter(FILES, str(journal), state, LiveObserver(), pause=pause, heartbeat=heartbeat)
 
@@ -436,6 +437,20 @@ def test_a_superseded_driver_leaves_no_file_and_writes_no_more(tmp_path: Path) -
     new.end()
 
     assert {number_of(name) and number_of(name)[0] for name in os.listdir(f"{journal}-live")} == {4}  # type: ignore[index]
+
+
+def test_a_checkpoint_that_was_removed_under_its_driver_is_not_created_again(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    writes = writer(checkpoint / "epochal", heartbeat=0.01)
+    writes.start()
+    until(lambda: read_live(FILES, str(checkpoint / "epochal")).live is not None)
+    checkpoint.rename(tmp_path / "removed")
+    for _ in range(20):
+        writes._observer(begun(7))
+    writes.end()
+
+    assert not checkpoint.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_logged_once_and_stops_nothing(
