@@ -86,7 +86,7 @@ def watching(folder: Path) -> Iterator[Iterator[Any]]:
 
 def is_staging(shot: Any, epoch: int) -> bool:
     last = shot["epochs"][-1]
-    return bool(shot["driver"]["running"] and last["epoch"] == epoch and last["sinks"])
+    return bool(shot["driver"]["running"]) and (last["epoch"], last["phase"]) == (epoch, "staging")
 
 
 def archived(folder: Path) -> list[int]:
@@ -146,6 +146,7 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
         ended = running.result()
     assert shown["headline"]["standing"] == "running"
     assert (shown["epochs"][-1]["generation"], shown["in_doubt"][0]["epoch"]) == (6, 2)
+    assert shown["epochs"][-1]["sinks"]["files"]["phase"] == "staging"
     assert ended.returncode == 0, ended.stderr[-3000:]
 
     after = epochal(tmp_path, "status")

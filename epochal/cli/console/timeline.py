@@ -110,7 +110,9 @@ def _line(epoch: int, status: StreamStatus, recorded: Recorded, live: LiveEpoch,
     if phase is None:
         phase = Phase.VISIBLE if view.is_over(epoch) else _phase_of(live, running=is_running(status))
     done = live.done or recorded.done
-    names = dict.fromkeys([*(record.sinks if record is not None else ()), *live.sinks])
+    started = view.generations.get(live.generation)
+    staging = started.sinks if started is not None and record is None else {}
+    names = dict.fromkeys([*(record.sinks if record is not None else staging), *live.sinks])
     shows = _shows(status, epoch)
     return EpochLine(
         epoch=epoch,

@@ -234,16 +234,18 @@ def test_a_store_that_does_not_let_an_epoch_be_staged_is_named(scene: Scene) -> 
 
 
 def test_an_epoch_in_doubt_that_a_newer_driver_stages_again_is_being_staged(scene: Scene) -> None:
-    scene.prepare(scene.driver(), 0)
-    driver = scene.driver()
-    again = LiveEpoch(epoch=0, generation=2, begun=time.time(), sinks={"directory": SinkFacts(staged=time.time())})
+    targets = scene.target("one"), scene.target("two")
+    scene.prepare(scene.driver(*targets), 0)
+    driver = scene.driver(*targets)
+    again = LiveEpoch(epoch=0, generation=2, begun=time.time(), sinks={"one": SinkFacts(staged=time.time())})
     gallery.tell(driver.journal, time.time(), [again], state=LiveState.STAGING, epoch=0)
 
     shot = shown(scene.checkpoint)
 
     assert [item.epoch for item in shot.in_doubt] == [0]
     assert [(line.generation, line.phase) for line in shot.epochs] == [(2, Phase.STAGING)]
-    assert shot.epochs[0].sinks["directory"].phase is Phase.STAGED
+    phases = {name: own.phase for name, own in shot.epochs[0].sinks.items()}
+    assert phases == {"one": Phase.STAGED, "two": Phase.STAGING}
 
 
 def test_an_epoch_that_a_dead_driver_was_staging_was_interrupted(tmp_path: Path) -> None:
