@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from integration_tests.spark.waiting import wait_until
+
 ROOT = Path(__file__).parent.parent
 DEAD = 5
 
@@ -135,14 +137,12 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
     assert len(archived(tmp_path)) == 200
 
     # The last one is watched while it stages epoch 2, and does not notice.
-    hold = tmp_path / "hold"
-    hold.touch()
+    gate = tmp_path / "gate"
     with ThreadPoolExecutor() as pool, watching(tmp_path) as shots:
-        running = pool.submit(run_driver, tmp_path, f"after-stage=pause:{hold}")
-        try:
-            shown = next(shot for shot in shots if is_staging(shot, epoch=2) or running.done())
-        finally:
-            hold.unlink()
+        running = pool.submit(run_driver, tmp_path, f"after-stage=pause:{gate}")
+        wait_until(lambda: gate.exists() or running.done(), "the driver has staged epoch 2")
+        shown = next(shot for shot in shots if is_staging(shot, epoch=2) or running.done())
+        gate.unlink()
         ended = running.result()
     assert shown["headline"]["standing"] == "running"
     assert (shown["epochs"][-1]["generation"], shown["in_doubt"][0]["epoch"]) == (6, 2)
