@@ -141,8 +141,10 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
     with ThreadPoolExecutor() as pool, watching(tmp_path) as shots:
         running = pool.submit(run_driver, tmp_path, f"after-stage=pause:{gate}")
         wait_until(lambda: gate.exists() or running.done(), "the driver has staged epoch 2")
-        shown = next(shot for shot in shots if is_staging(shot, epoch=2) or running.done())
-        gate.unlink()
+        try:
+            shown = next(shot for shot in shots if is_staging(shot, epoch=2) or running.done())
+        finally:
+            gate.unlink(missing_ok=True)
         ended = running.result()
     assert shown["headline"]["standing"] == "running"
     assert (shown["epochs"][-1]["generation"], shown["in_doubt"][0]["epoch"]) == (6, 2)
