@@ -117,9 +117,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(home / "env", Path(wheel), _packages(home / "env"))
 
 
-def test_without_an_extra_files_are_written(environment: Environment, tmp_path: Path) -> None:
+def test_without_an_extra_files_are_written_and_reported_and_top_has_what_it_needs(
+    environment: Environment, tmp_path: Path
+) -> None:
     assert environment.run(tmp_path, "python", "-c", FILES) == "3"
     assert environment.settled(tmp_path)
+    assert "1 stream" in environment.run(tmp_path, "epochal", "report", "checkpoint", "-o", "report.html")
+    with environment.extra("top"):
+        assert "epoch 0 is visible everywhere" in environment.run(tmp_path, "epochal", "top", "checkpoint", "--once")
 
 
 def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:

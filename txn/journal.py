@@ -65,6 +65,11 @@ class Journal:
         """The journal as it was last read."""
         return self._view
 
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records as they were last read. Those of done epochs lack their handles and changes."""
+        return tuple(self._seen.values())
+
     def now(self) -> str:
         """The current time, as written in records. For display only: no decision depends on it."""
         return datetime.datetime.fromtimestamp(self._clock(), datetime.UTC).isoformat(timespec="milliseconds")
