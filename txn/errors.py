@@ -15,6 +15,7 @@ The class says what to do, the message what happened and what follows::
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
     ├── DataLost               staged data of a decided epoch is gone: investigate before going on
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
+    ├── CutGone                a cut can no longer be read: take a newer one
     ├── NotSettled             a store does not answer; the epoch is safe and will be committed later
     └── SettlingFailed         settling stopped with an unexpected error; nothing is lost, report it
 
@@ -84,6 +85,10 @@ class DataLost(EpochalError):
 
 class BadRows(EpochalError, ValueError):
     """Rows that the sink cannot hold."""
+
+
+class CutGone(EpochalError):
+    """What a store held after an epoch can no longer be read from it."""
 
 
 class NotSettled(EpochalError):

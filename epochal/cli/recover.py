@@ -11,6 +11,7 @@ import json
 from epochal.cli.stream_status import attempts_in_doubt
 from epochal.cli.streams import Stream, open_stream
 from epochal.cli.text import counted, listed, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery
@@ -25,6 +26,7 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=progress.committed
     )
     Retrying(recovery.settle).settle(timeout)
+    CutFile().bring_up_to_date(recovery.journal)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:

@@ -12,6 +12,7 @@ from epochal._version import __version__
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
 from epochal.txn.settler import Retrying
@@ -29,6 +30,7 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     if found:
         generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
         Retrying(recovery.settle).settle(timeout)
+        CutFile().bring_up_to_date(recovery.journal)
     if as_json:
         answer = {
             "checkpoint": stream.path,

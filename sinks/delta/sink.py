@@ -26,12 +26,13 @@ from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
+from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, identity_of, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from epochal.sinks.delta.commit import Committer
 
@@ -201,6 +202,19 @@ class DeltaSink(DeltaOptions):
 
         files, layout, committer = self._place()
         return Auditor(files, layout, committer, self.mode).audit(scope)
+
+    def pin(self, at: SinkAt) -> dict[str, Json]:
+        from epochal.sinks.delta.past import version_at
+
+        _, layout, committer = self._place()
+        version, others = version_at(committer, layout.target, at.lineage, at.epoch)
+        return {"version": version, **({"others": list(others)} if others else {})}
+
+    def read_at(self, spark: SparkSession, at: SinkAt, pin: Mapping[str, Json]) -> DataFrame:  # noqa: ARG002  # the pin says it all
+        from epochal.sinks.delta.past import read_version
+
+        files, layout, _ = self._place()
+        return read_version(spark, files, layout.target, int(str(pin["version"])))
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout, _ = self._place()
