@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
+    from epochal.spark_plugins.causes import cause_of
     from epochal.spark_plugins.cuts import Cut, CutFrames, CutSink, cut, read_cut
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
@@ -75,6 +76,7 @@ __all__ = [
     "TwoJournals",
     "UnsupportedQuery",
     "__version__",
+    "cause_of",
     "cut",
     "delta_settings",
     "epoch_version",
@@ -100,6 +102,7 @@ _HOMES = {
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
     "Tuning": "epochal.sinks.cassandra",
+    "cause_of": "epochal.spark_plugins.causes",
     "cut": "epochal.spark_plugins.cuts",
     "delta_settings": "epochal.spark_plugins.jars",
     "epoch_version": "epochal.sinks.delta.reading",

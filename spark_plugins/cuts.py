@@ -99,7 +99,7 @@ def cut(checkpoint: str, journal: str | None = None) -> Cut:
     It needs no Spark for local paths. `journal` is EpochWriter's `journal`, if it has one. Refused if epochal has not
     run on the checkpoint.
     """
-    return _cut(lambda path: resolve(path), checkpoint, journal)
+    return _cut(resolve, checkpoint, journal)
 
 
 def read_cut(spark: SparkSession, checkpoint: str | Cut, journal: str | None = None) -> CutFrames:

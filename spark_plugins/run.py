@@ -22,7 +22,7 @@ from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut
-from epochal.txn.files import Files, join
+from epochal.txn.files import join
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.participant import Participant
 from epochal.txn.settler import Settler
@@ -43,8 +43,7 @@ def run_of(run_id: str) -> Run | None:
 
 
 def coordinator_of(
-    files: Files,
-    checkpoint: str,
+    checkpoint: SparkCheckpoint,
     sinks: Sequence[Participant[DataFrame]],
     *,
     eager: bool,
@@ -53,13 +52,13 @@ def coordinator_of(
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
     return Coordinator(
-        journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
-        checkpoint=SparkCheckpoint(files, checkpoint),
+        journals=lambda incarnation: open_journal(checkpoint.path, journal, incarnation),
+        checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
         choices=choices,
         version=__version__,
-        scratch=scratch_beside(resolve(journal or join(checkpoint, "epochal"))[1]),
+        scratch=scratch_beside(resolve(journal or join(checkpoint.path, "epochal"))[1]),
     )
 
 
@@ -83,7 +82,9 @@ class Run:
         self._closed = False
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
-        coordinator = coordinator_of(files, checkpoint, sinks, eager=eager, journal=journal, choices=choices)
+        coordinator = coordinator_of(
+            SparkCheckpoint(files, checkpoint), sinks, eager=eager, journal=journal, choices=choices
+        )
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )

@@ -96,7 +96,7 @@ def _notes(view: View, sink: str) -> Iterator[str]:
     here = spans[-1].target
     for span in spans[:-1]:
         if span.target != here:
-            yield f"{_epochs(span.first, span.last)} went to {span.target or 'another target'}, before it was moved here"
+            yield f"{_epochs(span.first, span.last)} went to {span.target or 'another target'}"
     first = min(span.first for span in spans)
     start = max(totals.since, view.base)
     if first > start:

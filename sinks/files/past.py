@@ -34,20 +34,12 @@ if TYPE_CHECKING:
 
 KEY = "reading"  # in a sink's description
 BY_THEMSELVES = ("parquet", "orc", "avro")  # formats whose files say which columns they have
-ENDINGS = {
-    "parquet": "parquet",
-    "orc": "orc",
-    "avro": "avro",
-    "json": "json",
-    "csv": "csv",
-    "txt": "text",
-    "xml": "xml",
-}
+ENDINGS = {"txt": "text", **{name: name for name in ("parquet", "orc", "avro", "json", "csv", "xml")}}
+_QUOTES = ("quote", "escape", "chartoescapequoteescaping")
 _TIMES = ("dateformat", "timestampformat", "timestampntzformat", "timezone", "locale", "encoding", "charset")
 # The writer's options that a reader needs too. Others are for the writer alone, or might be secrets.
 SHARED = {
-    "csv": ("sep", "delimiter", "quote", "escape", "chartoescapequoteescaping", "header", "nullvalue", "emptyvalue")
-    + ("linesep", *_TIMES),
+    "csv": ("sep", "delimiter", "header", "nullvalue", "emptyvalue", "linesep", *_QUOTES, *_TIMES),
     "json": ("linesep", *_TIMES),
     "text": ("linesep",),
     "xml": ("rowtag", "attributeprefix", "valuetag", "nullvalue", "arrayelementname", *_TIMES),
@@ -204,8 +196,8 @@ class Past:
             if length is None:
                 raise CutGone(
                     f"{self.layout.target}: epoch {self.at.epoch} can no longer be read: `epochal compact` has joined "
-                    f"{path} with files of later epochs, up to {int(one.entry[:12])}, and removed it. Take a cut of that "
-                    "epoch or later; to compact beside readers give it --grace"
+                    f"{path} with files of later epochs, up to {int(one.entry[:12])}, and removed it. Take a cut of "
+                    "that epoch or later; to compact beside readers give it --grace"
                 )
 
     def _reading(self, entry: PublishedEpoch, path: str) -> Reading:
