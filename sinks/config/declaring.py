@@ -138,7 +138,11 @@ class Declaration:
     def _check_word(self, faults: Faults, option: str, value: Any) -> Any:
         group = "" if self.group is None else self.group.__name__
         if group and isinstance(value, str) and nearest(value.lower(), [group.lower()]):
-            faults.add(f"{option}={value!r}: give {a(group)}, {group}(...), not its name")
+            first = next(iter(declarations(self.group)), "")
+            faults.add(
+                f"{option}={value!r}: give {a(group)}, {group}({first}=...), not its name; as a Spark setting, "
+                f"{option}.{first}"
+            )
         elif group and value not in self.words:
             words = ", ".join(map(repr, self.words))
             faults.add(f"{option}={value!r}: must be one of {words}, or {a(group)}{nearest(str(value), self.words)}")

@@ -288,9 +288,17 @@ class DeltaSink(DeltaOptions):
         found = fit(state.schema, schema, add_columns=self.evolve is not None)
         faults = list(found.faults)
         names = {field["name"] for field in schema["fields"]}
-        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self.keys if key not in names]
+        listed = ", ".join(field["name"] for field in schema["fields"])
+        faults += [
+            f"keys: {key!r} is not in the frame, which has {listed}{nearest(key, names)}"
+            for key in self.keys
+            if key not in names
+        ]
         if self.partition_by and tuple(self.partition_by) != state.partition_by:
-            faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
+            faults.append(
+                f"partition_by: {', '.join(self.partition_by)}, but the table is partitioned by "
+                f"{', '.join(state.partition_by) or 'nothing'}"
+            )
         if self.mode != "append" and state.flag("delta.appendOnly"):
             faults.append(f"mode={self.mode!r}: the table is append-only")
         return faults, found.new
