@@ -121,7 +121,7 @@ def _absent(view: View, sinks: Mapping[str, SinkAt]) -> Iterator[tuple[str, str]
         else:
             yield (
                 name,
-                f"it left the stream after epoch {spans[-1].last}, so it has no state at epoch {view.done_through}",
+                f"it left the stream after epoch {spans[-1].last} and was not given epoch {view.done_through}",
             )
 
 

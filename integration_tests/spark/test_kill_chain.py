@@ -57,6 +57,8 @@ LONG_CHAIN = (
     "before-cleanup@3",
     "after-cleanup@3",
     "after-commit@3",
+    "before-cut@2",
+    "after-cut@2",
     "after-done@2",
     "before-prepared@2",  # leaves one that is sealed, and removed from each sink
     "before-abort@5",  # in the second sink, once more after the winner was committed
