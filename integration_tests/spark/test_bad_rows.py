@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+import epochal
 from epochal import BadRows, Bucket, DeltaSink, EpochWriter, RollingFileSink, TimeBucket
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.queries import archive, stream, to_checkpoint
@@ -60,8 +61,8 @@ def test_all_sinks_say_what_they_have_against_a_frame_at_once(spark: SparkSessio
 
     lines = str(told.value).splitlines()[1:]
     assert [line.split("'")[1] for line in lines] == ["files", "files", "second", "delta", "delta", "delta", "delta"]
-    assert "keys: 'idd' is not in the frame; did you mean 'id'?" in lines[3]
-    assert "order_by: 'fil' is not in the frame; did you mean 'file'?" in lines[4]
+    assert "keys: 'idd' is not in the frame, which has id, file, kind, word; did you mean 'id'?" in lines[3]
+    assert "order_by: 'fil' is not in the frame, which has id, file, kind, word; did you mean 'file'?" in lines[4]
     assert "drop: 'op' is not in the frame" in lines[5]
     assert "delete_when" in lines[6]
     assert spark.streams.active == []
@@ -75,8 +76,12 @@ def test_foreach_batch_refuses_a_bad_frame_before_anything_is_written(
     writer = EpochWriter(archive(world, bucket_by=["kin"]))
     query = to_checkpoint(stream(spark, world), world).foreachBatch(writer).start()
 
-    with pytest.raises(StreamingQueryException, match="'kin' is not in the frame"):
+    with pytest.raises(StreamingQueryException, match="'kin' is not in the frame") as caught:
         query.awaitTermination()
+    ours = epochal.cause_of(caught.value)
+    assert isinstance(ours, BadRows)
+    assert epochal.cause_of(query.exception()) is ours
+    assert str(caught.value).count('File "') <= 4, "the trace is short"
     assert not world.first.exists()
     assert not world.journal.exists()
     assert "'kin' is not in the frame" in caplog.records[0].getMessage()
