@@ -263,7 +263,8 @@ def _claimed_elsewhere(observed: Observed) -> str:
         f". Or a copy of the checkpoint ran: sink {sink!r} was last claimed by {memory.holder}, and this journal is in "
         f"{observed.journal}"
         for sink, memory in observed.memories.items()
-        if memory.holder is not None
+        if observed.journal
+        and memory.holder is not None
         and why_not_ours(memory.holder, observed.after, observed.lineage, observed.journal) is not None
     ]
     return "".join(found[:1])
