@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from epochal.txn.errors import BadRows, EpochalError, Refused, all_in_one
@@ -42,12 +43,12 @@ def check_frame(sinks: Sequence[Participant[DataFrame]], frame: DataFrame) -> No
         if found:
             raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
 
-    check_all([*(lambda sink=sink: check(sink) for sink in sinks), report])  # type: ignore[misc]  # mypy sees no default
+    check_all([*(partial(check, sink) for sink in sinks), report])
 
 
 def check_output_mode(sinks: Sequence[Participant[DataFrame]], mode: str) -> None:
     """Refuse an output mode that would make a store wrong."""
-    check_all([lambda sink=sink: sink.check_output_mode(mode) for sink in sinks])  # type: ignore[misc]  # as above
+    check_all([partial(sink.check_output_mode, mode) for sink in sinks])
 
 
 def check_places(sinks: Sequence[Participant[DataFrame]], checkpoint: str) -> None:

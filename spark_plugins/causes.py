@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from epochal.txn.errors import EpochalError
 
-KEPT = 100  # runs
+KEPT = 20  # runs
 _RUN = re.compile(r"runId = ([0-9a-f-]{36})")
 
 _errors: OrderedDict[str, EpochalError] = OrderedDict()

@@ -130,7 +130,7 @@ def _frames(spark: SparkSession, found: Cut) -> CutFrames:
     frames = {}
     for name, sink in found.sinks.items():
         assert sink.at is not None  # as `_cut` makes them
-        frames[name] = cast("HasPast", _built(sink.at)).read_at(spark, sink.at, sink.pin)
+        frames[name] = _built(sink.at).read_at(spark, sink.at, sink.pin)
     return CutFrames(found, frames)
 
 
@@ -174,7 +174,7 @@ def _pinned(mark: Watermark, journal: Journal) -> Cut:
             pin,
             open_rows=None if None in rows else sum(row for row in rows if row is not None),
             open_parts=len(opened),
-            notes=(*at.notes, *_notes(at, pin)),
+            notes=(*at.notes, *_notes(pin, is_open=bool(opened))),
             at=at,
         )
     return Cut(mark.lineage, mark.epoch, journal.done_at(mark.epoch), sinks, left_out)
@@ -208,7 +208,7 @@ def _opened(participant: Participant[Any], view: View, name: str) -> list[OpenRo
     return participant.rolls.open_rows(state)
 
 
-def _notes(at: SinkAt, pin: Mapping[str, Json]) -> Iterator[str]:
+def _notes(pin: Mapping[str, Json], *, is_open: bool) -> Iterator[str]:
     if others := pin.get("others"):
         streams = ", ".join(map(str, others)) if isinstance(others, list) else str(others)
         yield (
@@ -216,5 +216,5 @@ def _notes(at: SinkAt, pin: Mapping[str, Json]) -> Iterator[str]:
             if "version" in pin
             else f"other streams write to the target too ({streams}): their rows are not in the cut"
         )
-    if at.description.keeps_open:
-        yield "parts that are still open at the epoch are not in the cut, though the other sinks show their rows"
+    if is_open:
+        yield "parts that are still open at the epoch are not in the cut, though other sinks show their rows"

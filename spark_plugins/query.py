@@ -65,7 +65,7 @@ class EpochQuery:
     def exception(self) -> EpochalError | StreamingQueryException | None:
         """Why the query ended; None if it runs or ended well. An error of ours has Spark's as its cause."""
         theirs = self._query.exception()
-        ours = cause_of(theirs)
+        ours = cause_of(theirs) or (self.run.failure if self.run is not None else None)
         if ours is None:
             return theirs
         ours.__cause__ = ours.__cause__ or theirs

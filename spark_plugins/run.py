@@ -111,6 +111,11 @@ class Run:
     def generation(self) -> int:
         return self._settler.coordinator.generation
 
+    @property
+    def failure(self) -> EpochalError | None:
+        """The error that ended the settling between batches, if one did."""
+        return self._settler.failure
+
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)

@@ -176,7 +176,8 @@ class EpochWriter:
             self._written = batch
         except EpochalError as fault:
             self._failure = fault
-            causes.record(bindings.run_of_batch(frame.sparkSession), fault)
+            if hasattr(frame.sparkSession, "_jsparkSession"):  # Spark Connect is refused, and has no runs here
+                causes.record(bindings.run_of_batch(frame.sparkSession), fault)
             log.error("epoch refused: %s", fault, extra={"epoch": epoch})
             log.debug("epoch refused", exc_info=fault)
             # Spark repeats the trace of what is raised here several times: keep it short.

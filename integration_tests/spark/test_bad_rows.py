@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import epochal
-from epochal import BadRows, Bucket, DeltaSink, EpochWriter, RollingFileSink, TimeBucket
+from epochal import BadRows, Bucket, DeltaSink, EpochWriter, Refused, RollingFileSink, TimeBucket
+from epochal.txn.participant import Wrapper
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.queries import archive, stream, to_checkpoint
 from integration_tests.spark.world import World, all_rows
@@ -69,6 +70,25 @@ def test_all_sinks_say_what_they_have_against_a_frame_at_once(spark: SparkSessio
     assert not any(path.exists() for path in (world.first, world.second, world.table, world.checkpoint))
 
 
+class Choosy(Wrapper["DataFrame"]):
+    """A sink that takes no updates."""
+
+    def check_output_mode(self, mode: str) -> None:
+        if mode == "update":
+            raise Refused("sink 'files': no updates. Nothing was written")
+
+
+def test_an_output_mode_that_does_not_fit_is_told_with_the_columns_before_the_query_starts(
+    spark: SparkSession, world: World
+) -> None:
+    world.feed(1)
+    writer = EpochWriter(Choosy(archive(world, bucket_by=["kin"])))
+    with pytest.raises(BadRows, match=r"refused for 2 reasons(?s:.*)'kin' is not in the frame(?s:.*)no updates"):
+        writer.start(to_checkpoint(stream(spark, world), world, mode="update"))
+
+    assert not world.checkpoint.exists()
+
+
 def test_foreach_batch_refuses_a_bad_frame_before_anything_is_written(
     spark: SparkSession, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,8 +141,10 @@ def test_a_frame_that_gives_the_second_sink_other_rows_is_refused(spark: SparkSe
     sinks = [archive(world), RollingFileSink(str(world.second), name="second")]
     query = EpochWriter(*sinks, cache=False).start(to_checkpoint(fickle(spark, world), world))
 
-    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)"):
+    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)") as told:
         query.awaitTermination()
+    assert isinstance(told.value.__cause__, StreamingQueryException)
+    assert query.exception() is told.value
     assert visible_files(world.first) + visible_files(world.second) == []
     assert leftovers(world.first) + leftovers(world.second) == []
 

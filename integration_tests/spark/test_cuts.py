@@ -44,7 +44,7 @@ def test_a_store_that_is_ahead_is_read_at_the_epoch_that_all_show(spark: SparkSe
             raise OSError("the store is away")
 
     world.feed(3)
-    sinks = [DeltaSink(str(world.table)), csv(world), Meddled(archive(world, bucket_by=["kind"]), fail)]
+    sinks: list[Any] = [DeltaSink(str(world.table)), csv(world), Meddled(archive(world, bucket_by=["kind"]), fail)]
     writer = EpochWriter(*sinks, settle_timeout=0.1)
     with pytest.raises(NotSettled):
         start(spark, world, writer).awaitTermination()
@@ -64,7 +64,7 @@ def test_a_store_that_is_ahead_is_read_at_the_epoch_that_all_show(spark: SparkSe
 
 def test_columns_are_known_before_the_first_file(spark: SparkSession, world: World) -> None:
     world.feed(1)
-    sinks = [csv(world), archive(world), DeltaSink(str(world.table))]
+    sinks: list[Any] = [csv(world), archive(world), DeltaSink(str(world.table))]
     writer = EpochWriter(*sinks)
     writer.start(to_checkpoint(stream(spark, world).where("id < 0"), world)).awaitTermination()
     frames = epochal.read_cut(spark, str(world.checkpoint))
@@ -73,6 +73,48 @@ def test_columns_are_known_before_the_first_file(spark: SparkSession, world: Wor
     assert all(frame.columns == ["id", "file", "kind", "word"] for frame in frames.values())
     assert {frame.schema["id"].dataType.simpleString() for frame in frames.values()} == {"bigint"}
     assert [frame.count() for frame in frames.values()] == [0, 0, 0]
+
+
+VALUES = (
+    "id",
+    "cast(id as int) as number",
+    "date'2026-11-16' as day",
+    "timestamp'2026-11-16 10:00:00.123' as at",
+    "cast(id / 3 as decimal(10, 2)) as price",
+    "if(id % 2 = 0, null, 'a\nb \"c\" | , <d> &') as text",
+    "word",
+)
+
+
+def test_every_format_gives_the_same_rows_and_types(spark: SparkSession, world: World) -> None:
+    formats: list[Any] = ["parquet", "orc", "avro", "json", "csv", "xml"]
+    world.feed(2)
+    sinks = [
+        RollingFileSink(
+            str(world.root / name), format=name, name=name, bucket_by=["day", "word"], drop_bucket_columns=name == "csv"
+        )
+        for name in formats
+    ]
+    frame = stream(spark, world).selectExpr(*VALUES)
+    EpochWriter(*sinks).start(to_checkpoint(frame, world)).awaitTermination()
+    lines = EpochWriter(RollingFileSink(str(world.first), format="text", bucket_by=["kind"]))
+    text = stream(spark, world).selectExpr("word as line", "kind").where("kind <> ''")
+    other = World(world.root / "other")
+    lines.start(to_checkpoint(text, other)).awaitTermination()
+    frames = epochal.read_cut(spark, str(world.checkpoint))
+    expected = spark.read.parquet(str(world.source)).selectExpr(*VALUES)
+
+    assert sorted(frames) == sorted(formats)
+    for name, read in frames.items():
+        assert read.schema.simpleString() == expected.schema.simpleString(), name
+        assert Counter(map(tuple, read.collect())) == Counter(map(tuple, expected.collect())), name
+    plain = epochal.read_cut(spark, str(other.checkpoint))["files"]
+    assert plain.columns == ["line", "kind"]
+    assert Counter(plain.collect()) == Counter(text_rows(spark, world))
+
+
+def text_rows(spark: SparkSession, world: World) -> list[Any]:
+    return spark.read.parquet(str(world.source)).selectExpr("word as line", "kind").where("kind <> ''").collect()
 
 
 def test_rows_that_are_still_open_are_not_in_the_cut_and_are_counted(spark: SparkSession, world: World) -> None:
@@ -125,7 +167,7 @@ def test_what_vacuum_or_a_compaction_has_removed_is_an_error_that_says_so(spark:
 
 def test_a_stream_on_another_file_system_has_a_cut_too(spark: SparkSession, world: World, view: str) -> None:
     world.feed(1)
-    sinks = [RollingFileSink(f"{view}/first", bucket_by=["kind"]), DeltaSink(f"{view}/table")]
+    sinks: list[Any] = [RollingFileSink(f"{view}/first", bucket_by=["kind"]), DeltaSink(f"{view}/table")]
     frame = stream(spark, world)
     writer = frame.writeStream.option("checkpointLocation", f"{view}/checkpoint").trigger(availableNow=True)
     EpochWriter(*sinks).start(writer).awaitTermination()

@@ -93,6 +93,19 @@ def test_a_new_checkpoint_on_old_targets_is_refused_before_spark_starts_with_all
     assert visible_rows(world.second) == all_rows(3) + all_rows(3)
 
 
+def test_so_is_one_whose_place_follows_from_the_name_of_the_query(spark: SparkSession, world: World) -> None:
+    with_new_checkpoint(spark, world)
+    setting = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(setting, str(world.root / "all"))
+    try:
+        with pytest.raises(ForeignTarget):
+            EpochWriter(archive(world)).start(stream(spark, world).writeStream.queryName("orders"))
+    finally:
+        spark.conf.unset(setting)
+
+    assert not (world.root / "all").exists()
+
+
 @pytest.mark.parametrize("place", ["checkpoint", "checkpoint/target"])
 def test_a_target_in_the_checkpoint_is_refused(spark: SparkSession, world: World, place: str) -> None:
     world.feed(1)

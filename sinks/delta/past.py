@@ -43,8 +43,8 @@ def read_version(spark: SparkSession, files: SinkFiles, target: str, version: in
             f"{target}: to read an earlier version Spark needs Delta's own code, and this session has no {lack}. Use "
             "epochal.session(...), or build your session with the settings of epochal.delta_settings()"
         )
-    newest = spark.read.format("delta").load(spark_path(target))
     try:
+        newest = spark.read.format("delta").load(spark_path(target))
         frame = spark.read.format("delta").option("versionAsOf", version).load(spark_path(target))
         # Only files that the newest version does not have can have been removed by VACUUM.
         older = sorted({*frame.inputFiles()} - {*newest.inputFiles()})
@@ -52,8 +52,8 @@ def read_version(spark: SparkSession, files: SinkFiles, target: str, version: in
         if not jvm.is_refusal(fault):
             raise
         raise CutGone(
-            f"{target}: version {version} can no longer be read: {jvm.brief(fault)}. Its log was cleaned up "
-            "(delta.logRetentionDuration)"
+            f"{target}: version {version} can no longer be read: {jvm.brief(fault)}. Was its log cleaned up "
+            "(delta.logRetentionDuration), or the table replaced?"
         ) from fault
     lengths = files.lengths([local_path(name) if is_local(name) else name for name in older])
     gone = [name for name, length in zip(older, lengths, strict=True) if length is None]

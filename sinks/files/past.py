@@ -205,11 +205,14 @@ class Past:
         format_ = next((ENDINGS[part] for part in ending_of(path).split(".") if part in ENDINGS), "")
         own = [Reading.of(one.settings) for number, one in self.at.starts.items() if number >= entry.generation]
         known = [*(own if entry.lineage == self.at.lineage else ()), *self._readings()]
-        return next((one for one in known if one.format == format_), Reading(format_ or known[0].format))
+        fitting = [one for one in known if one.format == format_]
+        if format_ not in BY_THEMSELVES:  # starts of older versions have recorded nothing: later ones may have
+            fitting.sort(key=lambda one: one.columns is None)
+        return fitting[0] if fitting else Reading(format_ or known[0].format)
 
     def _readings(self) -> list[Reading]:
         """How the newest start reads, then the others."""
-        return [Reading.of(one.settings) for one in (self.at.description, *reversed(self.at.starts.values()))]
+        return [Reading.of(one.settings) for one in (self.at.description, *reversed([*self.at.starts.values()]))]
 
     def _check_readings(self) -> None:
         newest = self._readings()[0]
