@@ -139,7 +139,7 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
     check_at_the_end(world, files=files)
     assert seen["faults"] == []
     assert cuts.faults == []
-    assert len(cuts.epochs) > len(chain) / 3
+    assert len(cuts.epochs) > 3
     assert cuts.epochs[-1] == max(committed(world)), "the last cut has everything"
     assert seen["looks"] > 100
     assert seen["files"] > files

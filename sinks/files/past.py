@@ -48,7 +48,7 @@ SHARED = {
 READERS = {
     "csv": {"mode": "FAILFAST", "multiLine": "true"},
     "json": {"mode": "FAILFAST"},
-    "xml": {"mode": "FAILFAST", "rowTag": "ROW"},
+    "xml": {"mode": "FAILFAST"},
 }
 
 
