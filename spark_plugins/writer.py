@@ -337,6 +337,9 @@ class EpochWriter:
         if location is None:
             return
         files, path = resolve(location, stream._spark)
+        run = self._run
+        if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
+            raise _busy(run)  # what its sinks hold is of that query
         before_start.check_places(self._sinks, path)
         is_new = files.length(join(path, "metadata")) is None
         checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
@@ -349,9 +352,7 @@ class EpochWriter:
             if run is not None and run.binding.run_id == binding.run_id:
                 return run
             if run is not None and run.binding.query_id != binding.query_id and run.is_active():
-                raise Refused(
-                    f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own"
-                )
+                raise _busy(run)
             if run is not None:
                 run.close()
             if run_of(binding.run_id) is not None:
@@ -379,6 +380,10 @@ class EpochWriter:
                 name=self.stream,
             )
             return self._run
+
+
+def _busy(run: Run) -> Refused:
+    return Refused(f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own")
 
 
 def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
