@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
     from epochal.spark_plugins.jars import delta_settings
+    from epochal.spark_plugins.kafka import kafka_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
@@ -71,6 +72,7 @@ __all__ = [
     "__version__",
     "delta_settings",
     "epoch_version",
+    "kafka_settings",
     "local_disk_settings",
     "published",
     "session",
@@ -91,6 +93,7 @@ _HOMES = {
     "Tuning": "epochal.sinks.cassandra",
     "delta_settings": "epochal.spark_plugins.jars",
     "epoch_version": "epochal.sinks.delta.reading",
+    "kafka_settings": "epochal.spark_plugins.kafka",
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "session": "epochal.spark_plugins.session",

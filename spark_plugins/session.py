@@ -10,6 +10,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING
 
 from epochal.spark_plugins import jars, local_disk
+from epochal.spark_plugins.kafka import check_session, kafka_settings
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -35,11 +36,16 @@ LOCAL_DEFAULTS = {
 
 
 def session(
-    app_name: str = "epochal", *, master: str = "local[*]", conf: Mapping[str, str] | None = None
+    app_name: str = "epochal",
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    kafka: bool = False,
 ) -> SparkSession:
     """A SparkSession with settings that suit a stream; `conf` overrides them.
 
-    If ``epochal[delta]`` is installed, it has Delta's own code too. Local files are written without forked processes
+    If ``epochal[delta]`` is installed, it has Delta's own code too. With `kafka` it can read from Kafka: the first call
+    fetches the jars of Spark's Kafka source. Local files are written without forked processes
     (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). The sinks do not depend on these
     settings: any classic SparkSession works.
     """
@@ -51,10 +57,14 @@ def session(
     local = LOCAL_DEFAULTS if master.startswith("local") else {}
     given = conf or {}
     settings = {**DEFAULTS, **local, **_delta(given), **given, **local_disk.settings_for(master, given)}
+    if kafka:
+        settings |= kafka_settings(settings)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if kafka:
+        check_session(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

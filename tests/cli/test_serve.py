@@ -105,10 +105,10 @@ def test_a_server_that_does_not_start_is_exit_code_1(
 
 def test_the_usual_port_is_taken_if_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "is_free", lambda host, port: True)
-    assert serve._usual_port(3, None) == 9042
+    assert serve._usual_port(9042, 3, None) == 9042
     monkeypatch.setattr(serve, "is_free", lambda host, port: host != "127.0.0.3")
-    assert serve._usual_port(3, None) is None
-    assert serve._usual_port(1, None) == 9042
+    assert serve._usual_port(9042, 3, None) is None
+    assert serve._usual_port(9042, 1, None) == 9042
 
 
 @pytest.mark.parametrize("wrong", [[], ["oracle"], ["cassandra", "--nodes", "2"], ["cassandra", "--port", "x"]])
