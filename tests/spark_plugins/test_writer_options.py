@@ -70,6 +70,7 @@ def test_the_public_names_are_these() -> None:
         "__version__",
         "delta_settings",
         "epoch_version",
+        "kafka_settings",
         "local_disk_settings",
         "published",
         "session",

@@ -62,7 +62,7 @@ class KafkaRefused(ServerFailed):
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
         self.code = code
-        name = Code(code).name if code in Code else f"error {code}"
+        name = next((known.name for known in Code if known == code), f"error {code}")
         super().__init__(f"{what}: {name}" + (f": {message}" if message else ""))
 
 
