@@ -20,10 +20,10 @@ JARS = JarSet(
     packages=(
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",
         f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{SPARK}",
-        "org.apache.kafka:kafka-clients:3.9.1",
-        "org.apache.commons:commons-pool2:2.12.1",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
     ),
-    excluded="",
+    excluded="org.scala-lang*:*,com.*:*,org.lz4:*,at.*:*,org.xerial*:*,org.slf4j:*,org.apache.spark:spark-tags_2.13",
 )
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 

@@ -66,6 +66,10 @@ def test_the_options_given_come_last_and_nothing_is_written_elsewhere() -> None:
     assert "-Djava.io.tmpdir=/home/tmp" in command
 
 
+def test_an_id_that_begins_with_a_hyphen_is_not_taken_for_an_option() -> None:
+    assert kafka_java.format_arguments("-x", Path("/f")) == ["format", "--cluster-id=-x", "--config", "/f"]
+
+
 def test_a_folder_that_was_used_before_keeps_its_ports(tmp_path: Path) -> None:
     first = kafka_local._ports(tmp_path, None)
     other = free_port(["127.0.0.1"], first)

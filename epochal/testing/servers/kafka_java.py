@@ -23,6 +23,11 @@ JVM = (
 )
 
 
+def format_arguments(cluster: str, file: Path) -> list[str]:
+    """The arguments of `STORAGE` for a new folder. As one word: an id may begin with a hyphen."""
+    return ["format", f"--cluster-id={cluster}", "--config", str(file)]
+
+
 def command(java: Java, jars: Sequence[Path], folder: Path, options: Sequence[str], main: str, *rest: str) -> list[str]:
     """A whole command. The given options come last, so they override those here."""
     jvm = (*JVM, f"-Djava.io.tmpdir={folder / 'tmp'}", *options)

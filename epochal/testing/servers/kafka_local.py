@@ -45,7 +45,7 @@ def start(options: KafkaOptions, tell: Callable[[str], None] | None) -> KafkaClu
         end = partial(end_all, supervisor, [broker], in_order=options.folder is not None)
         cluster = KafkaCluster([broker], port, route=Route.LOCAL, end=end, timeout=options.timeout)
         if not (home / "data" / "meta.properties").exists():
-            process(kafka_java.STORAGE, "format", "--cluster-id", _new_id(), "--config", str(file)).run_to_end()
+            process(kafka_java.STORAGE, *kafka_java.format_arguments(_new_id(), file)).run_to_end()
         if tell:
             tell(f"starting {cluster.bootstrap}")
         broker.start()

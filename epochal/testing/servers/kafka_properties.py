@@ -18,6 +18,9 @@ SMALL: Mapping[str, object] = {
     # Nobody waits for other consumers to join, and a broker that ends waits for nobody.
     "group.initial.rebalance.delay.ms": 0,
     "controlled.shutdown.enable": "false",
+    # A broker that was killed is not let in again before its last session has ended: 2 s, not 9.
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 500,
     "num.network.threads": 2,
     "num.io.threads": 4,
     "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
