@@ -12,15 +12,14 @@ from epochal.txn.errors import Refused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = "4.2.0"
 JARS = JarSet(
     title="Kafka's source",
     size="7 MB",
-    # With the client that this version of the source is built with.
     packages=(
-        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",
-        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{SPARK}",
-        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        # The newest that could be fetched where this was tried. It only knows what to do with delegation tokens.
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.2",  # with which 4.2.0 of the source is built
         "org.apache.commons:commons-pool2:2.13.1",
     ),
     excluded="org.scala-lang*:*,com.*:*,org.lz4:*,at.*:*,org.xerial*:*,org.slf4j:*,org.apache.spark:spark-tags_2.13",

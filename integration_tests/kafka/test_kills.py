@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,7 +47,7 @@ def test_every_offset_of_two_growing_partitions_is_in_every_sink_once_whenever_d
         ended = drivers.run(world.root, "--endless", *arguments, points=f"{name}=kill@{hit or 1}")
 
         assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
-        wait_until(lambda before=before: grown(topic, before), "both partitions to grow while a driver lives and dies")
+        wait_until(partial(grown, topic, before), "both partitions to grow while a driver lives and dies")
         check_after_a_kill(world)
     stop.touch()
     fed, seen = (json.loads(child.wait().output.splitlines()[-1]) for child in (feeder, reader))

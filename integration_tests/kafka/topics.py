@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from integration_tests.spark.world import KINDS, WORDS, Row
 
@@ -53,7 +53,7 @@ def message(number: int) -> str:
     return json.dumps({"kind": KINDS[number % len(KINDS)], "word": WORDS[number % len(WORDS)]})
 
 
-def stream(spark: SparkSession, place: str, per_trigger: int = PER_TRIGGER, **options: str) -> DataFrame:
+def stream(spark: SparkSession, place: str, per_trigger: int = PER_TRIGGER, **options: Any) -> DataFrame:
     """The rows of a topic, BOOTSTRAP/TOPIC, by Spark's own source."""
     from pyspark.sql import functions as f
 

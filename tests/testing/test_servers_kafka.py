@@ -23,6 +23,7 @@ from epochal.testing.servers import (
     kafka_topics,
     kafka_wire,
 )
+from epochal.testing.servers.given_node import GivenNode
 from epochal.testing.servers.java import Java
 from epochal.testing.servers.kafka_records import Record
 from epochal.testing.servers.kafka_wire import Answer, Api, Code, KafkaRefused, items, text
@@ -97,7 +98,7 @@ def test_one_that_is_given_is_used_and_cannot_be_killed(monkeypatch: pytest.Monk
 
 
 def test_several_hosts_are_spelled_for_kafkas_clients() -> None:
-    nodes = [kafka_given.given_node.GivenNode("Kafka", KAFKA, host, 9) for host in ("a", "::1")]
+    nodes = [GivenNode("Kafka", KAFKA, host, 9) for host in ("a", "::1")]
 
     assert KafkaCluster(nodes, 9, route=Route.GIVEN, end=lambda: None).bootstrap == "a:9,[::1]:9"
 
