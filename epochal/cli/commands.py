@@ -36,7 +36,7 @@ EXAMPLES = """examples:
   epochal check   orders.toml                   are sources, SQL, sinks and checkpoints of all streams right?
   epochal run     orders.toml                   run the streams of a settings file; exit codes are in its --help
   epochal demo                                  see exactly-once under kill -9, in a minute
-  epochal serve   cassandra | hdfs              run a real server on loopback until Ctrl-C
+  epochal serve   cassandra | hdfs | kafka      run a real server on loopback until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 PATH is the target of a sink, spelled the same way.
@@ -163,6 +163,8 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import serve
 
             place = {"port": options.port, "folder": options.folder, "as_json": options.json}
+            if options.server == "kafka":
+                return serve.kafka(partitions=options.partitions, **place)
             if options.server == "hdfs":
                 return serve.hdfs(datanodes=options.datanodes, **place)
             return serve.cassandra(nodes=options.nodes, **place)
@@ -333,6 +335,15 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="number of DataNodes (1)")
     hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
     hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    about = "Apache Kafka 4.1, one broker that is its own controller, as a local process from Maven's jars"
+    kafka = kinds.add_parser("kafka", parents=[common, verbose], help=about, description=about)
+    kafka.add_argument(
+        "--partitions", type=_number(1), default=1, metavar="N", help="partitions of topics that are made by use (1)"
+    )
+    kafka.add_argument(
+        "--port", type=_number(1), metavar="N", help="the port for clients (9092, or a free one if 9092 is in use)"
+    )
+    kafka.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
 
 
