@@ -16,7 +16,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 HANDLE_VERSION = 1
 TYPES = {"string", "byte", "short", "integer", "long", "float", "double", "boolean"}
 BUSY = 30.0  # seconds to wait for another writer of the database
+AWAY = {"BUSY", "LOCKED", "IOERR", "FULL", "CANTOPEN"}  # SQLite's errors that waiting may cure
 failpoints.register("sqlite", {"insert": "an epoch's rows and its entry become visible"})
 
 
@@ -158,6 +159,8 @@ class SqliteSink(SinkOptions):
                 self._insert(db, rows)
                 db.execute("ROLLBACK TO rehearsal")
         except sqlite3.OperationalError as fault:
+            if fault.sqlite_errorname.split("_")[1] not in AWAY:
+                raise
             raise StoreAway(f"{self.target}: {fault}") from fault
         except (sqlite3.IntegrityError, ValueError) as fault:
             raise BadRows(f"sink {self.name!r}, epoch {attempt.epoch}: {fault}. Nothing was written") from fault
@@ -195,21 +198,18 @@ class SqliteSink(SinkOptions):
 
     # The database.
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    @contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         if not os.path.exists(self.path):
             raise Refused(f"sink {self.name!r}: there is no database {self.path}. Create it, with its table")
-        uri = f"{Path(self.path).absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None)
-
-    def _reading(self) -> closing[sqlite3.Connection]:
-        return closing(self._connect("ro"))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with closing(self._connect("rw")) as db:  # closed without COMMIT, it is rolled back
-            db.execute("BEGIN IMMEDIATE")
+        uri = f"{Path(self.path).absolute().as_uri()}?mode=rw"  # never creates it
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None)) as db:
+            db.execute(f"BEGIN {kind}")
             yield db
-            db.execute("COMMIT")
+            db.execute("COMMIT")  # closed without it, the transaction is rolled back
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._transaction("DEFERRED")
 
     def _own(self, table: str) -> str:
         return _quoted(f"epochal_{self.table}_{table}")
