@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options"), pytest
 def run_driver(folder: Path, failpoint: str = "") -> subprocess.CompletedProcess[str]:
     """Run the first example, which archives 300 orders in three epochs."""
     return subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "orders_to_files.py"), str(folder)],
+        [sys.executable, str(ROOT / "examples" / "quickstart.py"), str(folder)],
         cwd=folder,
         env={
             **os.environ,

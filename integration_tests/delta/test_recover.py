@@ -52,7 +52,7 @@ def test_recover_commits_a_decided_epoch_to_the_table(drivers: Children, world: 
 
 
 def test_recover_merges_a_decided_epoch_with_a_spark_of_its_own(tmp_path: Path) -> None:
-    example = [sys.executable, str(REPOSITORY / "examples" / "orders_to_delta.py"), str(tmp_path)]
+    example = [sys.executable, str(REPOSITORY / "examples" / "change_feed_to_upserts.py"), str(tmp_path)]
     killed = subprocess.run(
         example,
         cwd=tmp_path,
