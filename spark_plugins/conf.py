@@ -54,7 +54,11 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
     own = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
     if not parse_names(own.get("sinks", "")):
         streams = {m[1] for key in settings if (m := re.match(r"spark\.epochal\.([^.]+)\.sinks$", key))}
-        faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{nearest(stream, streams)}")
+        near = [key for key in own if nearest(key, ["sinks"])]
+        hint = f", not {prefix}{near[0]}" if near else nearest(stream, streams)
+        faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{hint}")
+        for key in near:
+            del own[key]
     writer = writer_of(own, prefix, faults)
     faults.done()
     assert writer is not None  # else there were faults
@@ -102,6 +106,10 @@ def writer_of(
 
 def _sink(name: str, own: Mapping[str, str], where: str, faults: Faults) -> Participant[DataFrame] | None:
     given = {k.removeprefix(f"{name}."): v for k, v in own.items() if k.startswith(f"{name}.")}
+    near = [key for key in given if nearest(key, ["type"])]
+    if "type" not in given and near:
+        faults.add(f"{where}{near[0]}: no option of a sink{nearest(near[0], ['type'])}")
+        return None
     kind = given.pop("type", "")
     try:
         found = class_of(kind)

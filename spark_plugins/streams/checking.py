@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.targets import why_unwritable
+from epochal.spark_plugins.before_start import reserved_columns
 from epochal.spark_plugins.streams import frames, secrets
 from epochal.spark_plugins.streams.definition import StreamDefinition, define
 from epochal.spark_plugins.streams.java_faults import noting
 from epochal.spark_plugins.streams.reading import Given
 from epochal.spark_plugins.streams.report import EXISTING, NEW, Report, StreamReport
-from epochal.spark_plugins.writer import EpochWriter, reserved_columns
+from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.files import is_local, join
 
 if TYPE_CHECKING:
@@ -28,25 +29,6 @@ class Checked:
     report: Report
     streams: Sequence[StreamDefinition]
     frames: dict[str, DataFrame] = field(default_factory=dict)
-
-
-class NewCheckpoint:
-    """Stands for a checkpoint that does not exist: a query that has planned nothing."""
-
-    def __init__(self) -> None:
-        self._id = str(uuid.uuid4())
-
-    def query_id(self) -> str:
-        return self._id
-
-    def committed(self) -> int:
-        return -1
-
-    def offsets(self, epoch: int) -> str | None:  # noqa: ARG002
-        return None
-
-    def watermark(self, epoch: int) -> float | None:  # noqa: ARG002
-        return None
 
 
 def check_settings(given: Given, redaction: str = secrets.DEFAULT) -> Checked:
@@ -114,7 +96,7 @@ def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: Str
         report.state = EXISTING if files.length(join(path, "metadata")) is not None else NEW
         if stream.writer is not None:
             with noting(report, ""):
-                stream.writer.check_location(location, spark, NewCheckpoint())
+                stream.writer.check_location(location, spark)
         return [path]
     return []
 
