@@ -44,10 +44,10 @@ class EpochQuery:
         try:
             ended = self._query.awaitTermination(timeout)
         except StreamingQueryException as fault:
-            self._writer.ended(fault, self.run)
+            self._ended(fault)
             raise
         if timeout is None or ended:
-            self._writer.ended(None, self.run)
+            self._ended(None)
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  # Spark's name
@@ -55,19 +55,29 @@ class EpochQuery:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as fault:
-            self._writer.ended(fault, self.run)
+            self._ended(fault)
             raise
-        self._writer.settle()
+        self._settle()
 
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""
-        self._writer.stop_waiting()
+        self._stop_waiting()
         self._query.stop()
-        self._writer.ended(None, self.run)
+        self._ended(None)
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. Raises NotSettled if a store stays unreachable."""
         self._writer.settle(timeout)
+
+    def _settle(self) -> None:
+        self._writer.settle()
+
+    def _stop_waiting(self) -> None:
+        self._writer.stop_waiting()
+
+    def _ended(self, fault: StreamingQueryException | None) -> None:
+        """The query has ended: settle, and raise the error of this writer that ended it, if there is one."""
+        self._writer.ended(fault, self.run)
 
     def __enter__(self) -> EpochQuery:
         return self

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -16,15 +17,21 @@ from epochal.sinks.config.declaring import Option, declarations, declared_option
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.texts import parse_names, parse_seconds
 from epochal.sinks.dead_letters import with_dead_letters
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.query import EpochQuery
+from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote.query import RemoteEpochQuery
+from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.spark_plugins.run import Run, coordinator_of, run_of
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
-from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
-from epochal.txn.files import join
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused
+from epochal.txn.files import Files, join
 from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
 RESERVED = "_epochal_"  # the prefix of columns that sinks add temporarily
+OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked")  # what does not hold in another process
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -131,11 +139,24 @@ class EpochWriter:
         self._settle_timeout = float(settle_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
+        self._remote: RemoteQuery | None = None  # the query, in the process of a Spark Connect server
+        self._forget()
+
+    def _forget(self) -> None:
+        """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to the process of a Spark Connect server: the options, and which query it is."""
+        return {name: value for name, value in vars(self).items() if name not in OF_RUNS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -154,7 +175,7 @@ class EpochWriter:
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         """Write one micro-batch. Called by Spark."""
         try:
-            run = self._run_of_batch(frame)
+            run = self._run_of_batch(frame, epoch)
             batch = (run.binding.run_id, epoch)
             if batch == self._written:
                 raise Refused(
@@ -184,6 +205,8 @@ class EpochWriter:
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
+        if started.is_remote(stream):
+            return self._start_remote(stream)
         self._check(stream._df)
         self._check_checkpoint(stream)
         try:
@@ -208,6 +231,24 @@ class EpochWriter:
             query.stop()  # the caller gets no handle to stop it
             raise
         return handle
+
+    def _start_remote(self, stream: Any) -> EpochQuery:
+        """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
+        started.check_sinks(self._sinks)
+        self._check_names(started.columns_of(stream))
+        session = started.session_of(stream)
+        remote = started.prepared(stream)
+        for sink in self._sinks:
+            sink.check_output_mode(remote.output_mode)
+        settling = ClientSettling(
+            session, remote.checkpoint, self._sinks, journal=self._journal, timeout=self._settle_timeout
+        )
+        if (place := settling.reach()) is not None:
+            self._coordinator(*place).check()
+            settling.recover(*place)
+        travelling = copy.copy(self)
+        travelling._remote = remote
+        return RemoteEpochQuery(started.start(stream, travelling), self, settling)
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed."""
@@ -240,11 +281,16 @@ class EpochWriter:
         finally:
             frame.unpersist()
 
-    def _run_of_batch(self, frame: DataFrame) -> Run:
+    def _run_of_batch(self, frame: DataFrame, epoch: int) -> Run:
         session = frame.sparkSession
-        if not hasattr(session, "_jsparkSession"):
-            raise UnsupportedQuery("Spark Connect does not expose a query's checkpoint; use a classic SparkSession")
         run = self._run
+        if is_connect(session):
+            if run is not None:
+                return run  # the process lives as long as the query
+            binding = batches.bound(session, self._remote, epoch)
+            self._check(frame)
+            batches.settle_when_stopped()
+            return self._run_of(binding)
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
         binding = bindings.of_batch(session)
@@ -254,14 +300,19 @@ class EpochWriter:
 
     def _check(self, frame: DataFrame) -> None:
         """Refuse a frame that a sink cannot store, with the faults of all sinks in one error."""
-        found = [
-            f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
-            for name in frame.columns
-            if name.lower().startswith(RESERVED)
-        ]
+        found = _reserved(frame.columns)
         found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
         if found:
             raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+
+    def _check_names(self, columns: Sequence[str]) -> None:
+        if found := _reserved(columns):
+            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+
+    def _coordinator(self, files: Files, checkpoint: str) -> Coordinator[DataFrame]:
+        return coordinator_of(
+            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
+        )
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
@@ -275,9 +326,7 @@ class EpochWriter:
         files, checkpoint = resolve(location, stream._spark)
         if files.length(join(checkpoint, "metadata")) is None:
             return  # a new checkpoint has no lineage yet
-        coordinator_of(
-            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
-        ).check()
+        self._coordinator(files, checkpoint).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -310,6 +359,14 @@ class EpochWriter:
                 settle_timeout=self._settle_timeout,
             )
             return self._run
+
+
+def _reserved(columns: Sequence[str]) -> list[str]:
+    return [
+        f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
+        for name in columns
+        if name.lower().startswith(RESERVED)
+    ]
 
 
 def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:

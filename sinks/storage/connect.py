@@ -1,0 +1,70 @@
+"""Spark Connect: sessions without a JVM at hand, and how paths are resolved there.
+
+A path means what the server makes of it: its ``fs.defaultFS``, its working directory. The server is asked by the way:
+reading a file that cannot exist fails, and the error has the path in full. Nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from epochal.sinks.storage import filesystems, webhdfs
+from epochal.txn.errors import Refused
+from epochal.txn.files import is_local, join
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MODULE = "pyspark.sql.connect.session"
+LITERAL = {"__globPaths__": "false"}  # the path is no pattern
+
+
+def is_connect(session: Any) -> bool:
+    """Whether a session talks to a Spark Connect server, and so has no JVM."""
+    return session is not None and not hasattr(session, "_jsparkSession")
+
+
+def running_session() -> SparkSession | None:
+    """The Connect session of this process, from whatever thread is asking."""
+    module = sys.modules.get(MODULE)  # a session cannot run if nobody has imported it
+    if module is None:
+        return None
+    session: SparkSession | None = module.SparkSession.getActiveSession() or module.SparkSession._get_default_session()
+    return session
+
+
+def full_path(session: SparkSession, path: str) -> str:
+    """A path with its scheme, as the server resolves it."""
+    from pyspark.errors import AnalysisException
+
+    name = f"epochal-{uuid.uuid4().hex}"
+    try:
+        _ = session.read.options(**LITERAL).schema("value string").text(join(path, name)).schema
+    except AnalysisException as fault:
+        found = str((fault.getMessageParameters() or {}).get("path", ""))
+        if fault.getCondition() == "PATH_NOT_FOUND" and found.endswith(f"/{name}"):
+            return found.removesuffix(f"/{name}") or "/"
+        raise Refused(f"{path}: the Spark Connect server cannot resolve it: {fault.getMessage()}") from None
+    raise Refused(f"{path}: the Spark Connect server does not say where it is. Give it in full, as file:/... or hdfs:")
+
+
+def check_scheme(path: str) -> None:
+    """Refuse a full path that no process without a JVM can reach."""
+    filesystems.check(path)
+    if not is_local(path) and not path.startswith("hdfs:"):
+        raise Refused(
+            f"{path}: on Spark Connect only local disks and HDFS (by WebHDFS) can be reached. Nothing was written. Use "
+            "one of them, or a classic SparkSession"
+        )
+
+
+def check_reachable(path: str) -> None:
+    """Refuse a full path that this process cannot reach without a JVM."""
+    check_scheme(path)
+    if not is_local(path) and not webhdfs.reaches(path):
+        raise Refused(
+            f"{path}: on Spark Connect HDFS is reached by WebHDFS. Nothing was written. Set {webhdfs.ADDRESS} to its "
+            "HTTP address, such as http://namenode:9870, in the environment of the server"
+        )
