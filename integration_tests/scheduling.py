@@ -9,11 +9,12 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_SERVER = ("cassandra", "hdfs")
+ONE_SERVER = ("cassandra", "connect", "hdfs")
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
     "cassandra",
     "hdfs",
+    "connect",
     "spark/test_rolling_kills.py",
     "spark/test_kill_chain.py",
     "delta/test_audit.py",

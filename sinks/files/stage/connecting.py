@@ -15,11 +15,13 @@ def faults(options: FileOptions) -> list[str]:
         found.append("options: the rows of encrypted files can only be counted in Spark's JVM, which has the key")
     if options.format in digesting.LINES:
         # The lines of the files are counted, and must be as many as those that the rows make.
-        unsure = digesting.faults(options.format, options.writer_options)
-        found += [fault.removeprefix("digest=True: not with ") for fault in unsure]
-        pretty = [key for key in options.writer_options if key.lower() == "pretty"]
-        if pretty:
-            found.append(f"options[{pretty[0]!r}]: the rows of files are counted by their lines")
+        unsure = [key for key in options.writer_options if digesting.faults(options.format, _only(options, key))]
+        unsure += [key for key in options.writer_options if key.lower() == "pretty"]
+        found += [f"options[{key!r}]: the rows in files are counted by their lines" for key in unsure]
     elif options.format not in (*digesting.TYPED, *digesting.COUNTED):
         found.append(f"format={options.format!r}: the rows in its files cannot be counted without Spark's JVM")
     return found
+
+
+def _only(options: FileOptions, key: str) -> dict[str, str]:
+    return {key: options.writer_options[key]}
