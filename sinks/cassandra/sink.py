@@ -28,6 +28,7 @@ from epochal.sinks.cassandra.stage.writing import Stager
 from epochal.sinks.cassandra.table import Table, read
 from epochal.sinks.config.declaring import described, secrets_in
 from epochal.sinks.config.options import nearest
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import safe_name
@@ -167,6 +168,11 @@ class CassandraSink(CassandraOptions):
         attempt = batch.attempt
         with naming(self.name):
             files, home = self._place(batch.scratch)
+            if is_connect(batch.rows.sparkSession) and not is_local(home):
+                raise Refused(
+                    f"sink {self.name!r}: on Spark Connect rows are staged on a local disk of the server, not in "
+                    f"{home}. Nothing was written. Set staging='file:/...'"
+                )
             folder = join(home_of(home, attempt), "data")
             stager = self._stager(batch.rows)
             staged = stager.write(batch.rows, files, folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal._version import __version__
 from epochal.sinks.storage.hadoop import resolve
+from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.errors import Refused, UnsupportedQuery
@@ -75,6 +76,7 @@ def settle_when_stopped() -> None:
 
     Python's own reaction would skip the handlers that settle the last epoch.
     """
+    exit_code.leave_at_once()
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread can; then the next start settles
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
