@@ -82,6 +82,10 @@ class Server:
                     found.append(int(entry.name))
         return found
 
+    def wait_for_workers(self) -> None:
+        """Return when no process writes batches: they end after their queries, when they have settled."""
+        wait_until(lambda: not self.workers(), "the processes of ended queries to end")
+
     def kill(self) -> None:
         """Kill the server itself. Its Python processes live on, as they do when a JVM dies."""
         os.kill(self._process.pid, signal.SIGKILL)

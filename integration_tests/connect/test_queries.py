@@ -49,6 +49,7 @@ def test_files_and_delta_get_every_row_once_and_nothing_is_left_behind(
     answer = user.run(connect, world, sinks="all")
 
     assert "error" not in answer, answer
+    connect.wait_for_workers()
     check_at_the_end(world, files=FILES)
 
 
@@ -83,6 +84,7 @@ def test_the_last_epoch_is_visible_while_the_query_goes_on_and_waits(
     assert "error" not in answer, answer
     wait_until(lambda: ids(world.first) == IDS, "the last epoch to appear")
     user.run(connect, world, stop=answer["id"])
+    connect.wait_for_workers()
     check_at_the_end(world, files=FILES)
 
 
@@ -93,6 +95,7 @@ def test_a_client_that_cannot_reach_the_checkpoint_sees_through_the_server_that_
     answer = user.run(connect, world, sinks="2", unreachable=True)
 
     assert "error" not in answer, answer
+    connect.wait_for_workers()
     check_at_the_end(world, files=FILES)
 
 

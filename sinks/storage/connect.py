@@ -23,7 +23,7 @@ LITERAL = {"__globPaths__": "false"}  # the path is no pattern
 
 def is_connect(session: Any) -> bool:
     """Whether a session talks to a Spark Connect server, and so has no JVM."""
-    return session is not None and not hasattr(session, "_jsparkSession")
+    return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 def running_session() -> SparkSession | None:
