@@ -277,9 +277,16 @@ class EpochWriter:
             return run.batch(epoch, frame)
         frame.persist()
         try:
-            return run.batch(epoch, frame)
-        finally:
-            frame.unpersist()
+            outcome = run.batch(epoch, frame)
+        except BaseException:
+            if is_connect(frame.sparkSession):
+                # The server may be dead, and its client would try for ten minutes; this process ends before.
+                threading.Thread(target=frame.unpersist, daemon=True).start()
+            else:
+                frame.unpersist()
+            raise
+        frame.unpersist()
+        return outcome
 
     def _run_of_batch(self, frame: DataFrame, epoch: int) -> Run:
         session = frame.sparkSession
@@ -289,8 +296,9 @@ class EpochWriter:
                 return run  # the process lives as long as the query
             binding = batches.bound(session, self._remote, epoch)
             self._check(frame)
-            batches.settle_when_stopped()
-            return self._run_of(binding)
+            run = self._run_of(binding)
+            batches.settle_when_stopped(run)
+            return run
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
         binding = bindings.of_batch(session)

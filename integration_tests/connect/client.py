@@ -39,7 +39,7 @@ SINKS: dict[str, Callable[[World], list[Any]]] = {
     "rolling": lambda world: [
         epochal.RollingFileSink(
             f"{world.root}/{format_}",
-            format=format_,  # type: ignore[arg-type]  # a Literal
+            format=format_,
             bucket_by=["word"],
             rolling=epochal.Rolling(max_rows=7),
             options=HEADER if format_ == "csv" else {},

@@ -1,13 +1,14 @@
 """Spark Connect: sessions without a JVM at hand, and how paths are resolved there.
 
-A path means what the server makes of it: its ``fs.defaultFS``, its working directory. The server is asked by the way:
-reading a file that cannot exist fails, and the error has the path in full. Nothing is read or written.
+A path without a scheme means what the server makes of it: its ``fs.defaultFS``, its working directory. The server is
+asked, once, by reading a file that cannot exist: the error has the path in full. Nothing is read or written.
 """
 
 from __future__ import annotations
 
 import sys
 import uuid
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.storage import filesystems, webhdfs
@@ -37,17 +38,27 @@ def running_session() -> SparkSession | None:
 
 def full_path(session: SparkSession, path: str) -> str:
     """A path with its scheme, as the server resolves it."""
-    from pyspark.errors import AnalysisException
+    filesystems.check_known(path)
+    if filesystems.scheme_of(path):
+        return path
+    return join(_folder(session, "/" if path.startswith("/") else ""), path.lstrip("/")).rstrip("/")
+
+
+@cache
+def _folder(session: SparkSession, path: str) -> str:
+    """What the server takes for the root or, for an empty path, for the folder that other paths begin in."""
+    from pyspark.errors import PySparkException
 
     name = f"epochal-{uuid.uuid4().hex}"
     try:
-        _ = session.read.options(**LITERAL).schema("value string").text(join(path, name)).schema
-    except AnalysisException as fault:
+        _ = session.read.options(**LITERAL).schema("value string").text(f"{path}{name}").schema
+    except PySparkException as fault:
         found = str((fault.getMessageParameters() or {}).get("path", ""))
         if fault.getCondition() == "PATH_NOT_FOUND" and found.endswith(f"/{name}"):
-            return found.removesuffix(f"/{name}") or "/"
-        raise Refused(f"{path}: the Spark Connect server cannot resolve it: {fault.getMessage()}") from None
-    raise Refused(f"{path}: the Spark Connect server does not say where it is. Give it in full, as file:/... or hdfs:")
+            return found.removesuffix(name)
+        reason = str(fault.getMessage()).partition("\n")[0]
+        raise Refused(f"the Spark Connect server cannot resolve paths: {reason}. Nothing was written") from None
+    raise Refused("the Spark Connect server does not say where paths without a scheme are. Give them as file:/...")
 
 
 def check_scheme(path: str) -> None:

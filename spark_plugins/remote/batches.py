@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from epochal.spark_plugins.remote.started import RemoteQuery
+    from epochal.spark_plugins.run import Run
 
 
 def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Binding:
@@ -71,11 +72,15 @@ def _highest(names: tuple[str, ...]) -> int:
     return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=-1)
 
 
-def settle_when_stopped() -> None:
+_kept: list[Run] = []  # Spark's worker has dropped the writer, and all that it has, when the interpreter exits
+
+
+def settle_when_stopped(run: Run) -> None:
     """Exit as a program does when the server ends this process, which it does with SIGTERM as soon as the query ends.
 
     Python's own reaction would skip the handlers that settle the last epoch.
     """
+    _kept.append(run)
     exit_code.leave_at_once()
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread can; then the next start settles

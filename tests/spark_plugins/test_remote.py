@@ -93,7 +93,7 @@ def test_a_query_is_known_by_its_name_and_gets_one_if_it_has_none() -> None:
 
 
 def test_what_needs_a_jvm_is_refused_in_one_error() -> None:
-    sinks = [
+    sinks: list[Any] = [
         RollingFileSink("a", format="avro", rolling=Rolling(max_rows=3), name="avro"),
         RollingFileSink("b", format="xml", options={"rowTag": "row"}, name="xml"),
         RollingFileSink("c", format="json", options={"pretty": "true"}, name="pretty"),
@@ -115,7 +115,7 @@ def test_what_needs_a_jvm_is_refused_in_one_error() -> None:
 
 def test_a_sink_that_does_not_know_of_spark_connect_is_refused() -> None:
     with pytest.raises(OptionError, match="'own': it is not known to work on Spark Connect"):
-        started.check_sinks([SimpleNamespace(name="own")])  # type: ignore[list-item]
+        started.check_sinks([SimpleNamespace(name="own")])
 
 
 def test_a_password_does_not_go_to_the_server() -> None:
@@ -130,9 +130,9 @@ def test_a_password_does_not_go_to_the_server() -> None:
 def test_the_sinks_that_can_are_not_refused() -> None:
     started.check_sinks(
         [
-            *(RollingFileSink(f, format=f, name=f) for f in ("parquet", "orc", "avro", "json", "csv", "text")),  # type: ignore[arg-type]
+            *(RollingFileSink(f, format=f, name=f) for f in ("parquet", "orc", "avro", "json", "csv", "text")),
             *(
-                RollingFileSink(f, format=f, rolling=Rolling(max_rows=3), name=f)  # type: ignore[arg-type]
+                RollingFileSink(f, format=f, rolling=Rolling(max_rows=3), name=f)
                 for f in ("parquet", "orc", "json", "csv", "text")
             ),
             DeltaSink("lake", partition_by=["day"]),
@@ -153,7 +153,7 @@ def test_a_writer_goes_to_the_server_with_its_options_and_without_what_it_has_op
     )
     writer.sinks[0].describe()  # it has resolved its path
 
-    arrived = pickle.loads(dumps(writer))
+    arrived = pickle.loads(dumps(writer))  # type: ignore[no-untyped-call]  # pyspark's copy
 
     assert repr(arrived) == repr(writer)
     assert arrived.sinks[0]._bound is None
@@ -294,9 +294,11 @@ def test_a_process_that_is_told_to_stop_settles_and_leaves_at_once() -> None:
         "from epochal.spark_plugins.remote.batches import settle_when_stopped\n"
         "class Run:\n"
         "    def halt(self): print('settled')\n"
-        "kept = Run()\n"
-        "run._runs.add(kept)\n"
-        "settle_when_stopped()\n"
+        "def batch():\n"  # whose variables are gone at the exit, as those of Spark's worker
+        "    one = Run()\n"
+        "    run._runs.add(one)\n"
+        "    settle_when_stopped(one)\n"
+        "batch()\n"
         "print('ready', flush=True)\n"
         "sys.stdin.read()\n"
     )
