@@ -58,12 +58,14 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         queries[order["stop"]].stop()
         return {}
     which = order.get("sinks", "2")
-    sinks = SINKS[which](world) if which in SINKS else sinks_of(world, which)
+    at = order.get("at", "")
+    sinks = SINKS[which](world) if which in SINKS else sinks_of(world, which, order.get("cassandra", ""), at)
     writer = epochal.EpochWriter(*sinks, **order.get("writer", {}))
     frame = _frame(spark, world)
     for name in order.get("drop", ()):
         frame = frame.drop(name)
-    stream = frame.writeStream.options(**{"checkpointLocation": str(world.checkpoint), **order.get("options", {})})
+    checkpoint = f"{at}/checkpoint" if at else str(world.checkpoint)
+    stream = frame.writeStream.options(**{"checkpointLocation": checkpoint, **order.get("options", {})})
     if "trigger" in order:
         stream = stream.trigger(**order["trigger"])
     # As from another machine:

@@ -25,7 +25,13 @@ WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 class Server:
     """A server on a free port of this machine."""
 
-    def __init__(self, root: Path, java_options: str, more: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        java_options: str,
+        variables: dict[str, str] | None = None,
+        settings: dict[str, str] | None = None,
+    ) -> None:
         self._points = root / "points"
         self.log = root / "server.log"
         self.port = _free_port()
@@ -35,13 +41,14 @@ class Server:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.master": "local[2]",
-            "spark.sql.warehouse.dir": str(root / "warehouse"),
+            "spark.sql.warehouse.dir": f"file:{root}/warehouse",
+            **(settings or {}),
         }
-        settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+        arguments = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(submit), "--class", MAIN, *settings, "spark-internal"],
+                [str(submit), "--class", MAIN, *arguments, "spark-internal"],
                 cwd=root,
                 env={
                     **os.environ,
@@ -49,7 +56,7 @@ class Server:
                     "PYSPARK_PYTHON": sys.executable,
                     "PYTHONPATH": f"{HERE / 'startup'}:{REPOSITORY}",
                     "EPOCHAL_TEST_POINTS": str(self._points),
-                    **(more or {}),
+                    **(variables or {}),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -99,9 +106,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(root: Path, java_options: str, more: dict[str, str] | None = None) -> Iterator[Server]:
+def server(
+    root: Path, java_options: str, variables: dict[str, str] | None = None, settings: dict[str, str] | None = None
+) -> Iterator[Server]:
     """A server that does not outlive the block."""
-    started = Server(root, java_options, more)
+    started = Server(root, java_options, variables, settings)
     try:
         started.wait()
         yield started
