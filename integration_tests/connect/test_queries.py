@@ -153,3 +153,23 @@ def test_what_cannot_hold_is_refused_before_the_query_starts(
     assert answer["error"] == error, answer
     assert text in answer["text"]
     assert not world.checkpoint.exists()
+
+
+@pytest.mark.parametrize("sinks", ["1", pytest.param("json", marks=pytest.mark.matrix)])
+def test_a_staged_file_that_is_gone_before_its_rows_are_counted_ends_the_query(
+    connect: Server, user: Client, world: World, sinks: str
+) -> None:
+    world.feed(2)
+    gate = world.root / "gate"
+    connect.arm(f"after-write=pause:{gate}@2")
+    user.send(connect, world, sinks=sinks)
+    wait_until(gate.exists, "the second epoch to be written")
+    connect.arm("")
+    staged = sorted(path for path in world.first.glob("_epochal/staged/*/*/data/**/*") if path.is_file())
+    next(path for path in staged if path.name.startswith("part-")).unlink()
+    gate.unlink()
+    answer = user.answer()
+
+    assert answer["error"] == "Refused", answer
+    assert "are not there, or not all of them" in answer["text"]
+    assert ids(world.first) == list(range(ROWS))
