@@ -40,6 +40,7 @@ bench: java $(READY) ## the benchmarks
 	@$(BIN)/python -m benchmarks.rolling
 	@$(BIN)/python -m benchmarks.delta
 	@$(BIN)/python -m benchmarks.forks
+	@$(BIN)/python -m benchmarks.observing
 	@$(BIN)/python -m benchmarks.cassandra
 
 clean: ## remove .venv and everything that can be made again

@@ -20,6 +20,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from epochal.testing import servers
+from epochal.testing.servers import CassandraCluster
 from integration_tests.cassandra.tables import keyspace
 
 ROOT = Path(__file__).parent.parent
@@ -120,10 +121,12 @@ def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path)
         assert environment.settled(tmp_path)
 
 
-def test_cassandra_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
-    with servers.cassandra() as server, keyspace(server) as space, environment.extra("cassandra"):
+def test_cassandra_has_what_its_sink_needs(
+    environment: Environment, cassandra: CassandraCluster, tmp_path: Path
+) -> None:
+    with keyspace(cassandra) as space, environment.extra("cassandra"):
         table = space.table("rows", "id bigint PRIMARY KEY")
-        code = CASSANDRA.format(table=table, hosts=list(server.hosts), port=server.port)
+        code = CASSANDRA.format(table=table, hosts=list(cassandra.hosts), port=cassandra.port)
         environment.run(tmp_path, "python", "-c", code)
 
         assert sorted(row.id for row in space.execute(f"SELECT id FROM {table}")) == [0, 1, 2]

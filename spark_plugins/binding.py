@@ -45,6 +45,7 @@ class Binding:
     run_id: str
     checkpoint: str
     output_mode: str  # append, update or complete
+    name: str | None  # queryName
     session: SparkSession  # the one that started the query: listeners must be added to it
 
 
@@ -98,6 +99,7 @@ def of_execution(execution: Any) -> Binding:
         run_id=str(execution.runId().toString()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
         output_mode=str(execution.outputMode().toString()).lower(),
+        name=None if execution.name() is None else str(execution.name()),
         session=SparkSession(context, jsession),
     )
 

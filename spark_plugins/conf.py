@@ -4,6 +4,7 @@
 
     spark.epochal.orders.sinks            archive, lake, serving
     spark.epochal.orders.commit           checkpoint
+    spark.epochal.orders.metrics          prometheus://127.0.0.1:9464
     spark.epochal.orders.archive.type     files
     spark.epochal.orders.archive.path     /data/archive/orders
     spark.epochal.orders.archive.format   json
@@ -69,6 +70,7 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
     options = settings_of_writer.arguments(of_writer, "the writer")
     try:
         writer = EpochWriter(*sinks, **(options or {}))
+        writer.stream = stream
     except OptionError as error:
         for fault in error.faults if sinks else error.faults[1:]:
             faults.add(f"{prefix.rstrip('.')}: {fault}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from epochal.spark_plugins.run import Run
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 class EpochQuery:
     """Delegates to Spark's StreamingQuery; `awaitTermination`, `stop` and context exit settle.
 
-    All attributes of StreamingQuery work here too: ``id``, ``status``, ``lastProgress`` and so on.
+    All attributes of StreamingQuery work here too: ``id``, ``status``, ``exception`` and so on. ``lastProgress`` and
+    ``recentProgress`` have a part of ours beside Spark's.
     """
 
     def __init__(self, query: StreamingQuery, writer: EpochWriter) -> None:
@@ -64,6 +66,18 @@ class EpochQuery:
         self._stop_waiting()
         self._query.stop()
         self._ended(None)
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802  # Spark's name
+        """Spark's progress of the last epoch, with ``["epochal"]`` beside it: what each sink shows."""
+        progress = self._query.lastProgress
+        return progress if progress is None or self.run is None else self.run.progress.added_to(progress)
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802  # Spark's name
+        """The same of the last epochs."""
+        recent = list(self._query.recentProgress)
+        return recent if self.run is None else [self.run.progress.added_to(progress) for progress in recent]
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. Raises NotSettled if a store stays unreachable."""

@@ -20,14 +20,17 @@ from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
+from epochal.spark_plugins.progress import Progress
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut
+from epochal.txn.events import Observer
 from epochal.txn.files import Files, join
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.participant import Participant
+from epochal.txn.reporting import stream_name
 from epochal.txn.settler import Settler
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ def coordinator_of(
     eager: bool,
     journal: str | None,
     choices: Choices,
+    observers: Sequence[Observer] = (),
+    name: str | None = None,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
     place = spark_path(checkpoint)  # it is resolved already
@@ -64,6 +69,8 @@ def coordinator_of(
         choices=choices,
         version=__version__,
         scratch=scratch_beside(resolve(journal or join(place, "epochal"))[1]),
+        observers=observers,
+        stream=stream_name(checkpoint, name),
     )
 
 
@@ -80,14 +87,27 @@ class Run:
         max_pending: int,
         choices: Choices,
         settle_timeout: float,
+        observers: Sequence[Observer] = (),
+        name: str | None = None,
     ) -> None:
         self.binding = binding
         self._settle_timeout = settle_timeout
         self._ending = threading.Lock()
         self._closed = False
+        self._settled = False
+        self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
-        coordinator = coordinator_of(files, checkpoint, sinks, eager=eager, journal=journal, choices=choices)
+        coordinator = coordinator_of(
+            files,
+            checkpoint,
+            sinks,
+            eager=eager,
+            journal=journal,
+            choices=choices,
+            observers=[self.progress, *observers],
+            name=name or binding.name,
+        )
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
@@ -118,6 +138,11 @@ class Run:
     def generation(self) -> int:
         return self._settler.coordinator.generation
 
+    def refused(self, fault: EpochalError, epoch: int | None) -> None:
+        """Report that the query stops because of an error."""
+        coordinator = self._settler.coordinator
+        coordinator.reporter.refused(coordinator.lineage, fault, epoch)
+
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)
@@ -146,6 +171,7 @@ class Run:
             try:
                 if settle:
                     self.settle()
+                    self._settled = True
             finally:
                 self.close()
 
@@ -156,6 +182,7 @@ class Run:
                 return
             try:
                 self.settle()
+                self._settled = True
             except FencedOut as fault:  # the other driver settles
                 log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
             except (EpochalError, OSError, Py4JError) as fault:
@@ -181,10 +208,13 @@ class Run:
 
     def close(self) -> None:
         """Stop the settler and the listener."""
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         self._settler.stop()
         self._listener.remove()
         _runs.discard(self)
+        if not was_closed:
+            coordinator = self._settler.coordinator
+            coordinator.reporter.ended(coordinator.lineage, settled=self._settled)
 
 
 def _retire_soon(run: Run | None) -> None:

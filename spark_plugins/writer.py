@@ -12,6 +12,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from epochal.metrics import fault_of as metrics_fault
+from epochal.metrics import observer_of
 from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
 from epochal.sinks.config.options import Faults
@@ -31,8 +33,10 @@ from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused
+from epochal.txn.events import Observer
 from epochal.txn.files import Files, join
 from epochal.txn.participant import Participant
+from epochal.txn.reporting import reporter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +57,19 @@ def _check_tokens(faults: Faults, option: str, value: Any) -> Any:
     for token in tokens(value):
         good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
         faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
+    return value
+
+
+def _check_observers(faults: Faults, option: str, value: Any) -> Any:
+    listed = isinstance(value, Collection) and not isinstance(value, str | bytes)
+    good = listed and all(callable(one) for one in value)
+    faults.check(good, f"{option}: a list of functions that take an event, not {value!r}")
+    return value
+
+
+def _check_metrics(faults: Faults, option: str, value: Any) -> Any:
+    if (fault := metrics_fault(value)) is not None:
+        faults.add(f"{option}={value!r}: {fault}")
     return value
 
 
@@ -116,6 +133,24 @@ class EpochWriter:
                 shown_default="`True` with several sinks",
             ),
         ] = None,
+        observers: Annotated[
+            Sequence[Observer],
+            Option(
+                "functions that are called with each [event](observability.md#events)",
+                check=_check_observers,
+                setting=False,
+                shown_type="functions",
+                shown_default="none",
+            ),
+        ] = (),
+        metrics: Annotated[
+            str | None,
+            Option(
+                "where [metrics](observability.md#metrics) go: `prometheus`, `prometheus://127.0.0.1:9464` or "
+                "`opentelemetry`",
+                check=_check_metrics,
+            ),
+        ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
@@ -128,6 +163,8 @@ class EpochWriter:
             "adopt": adopt,
             "new": new,
             "cache": cache,
+            "observers": observers,
+            "metrics": metrics,
         }
         for name, declaration in declarations(EpochWriter).items():
             declaration.checked(given[name], faults)
@@ -139,6 +176,9 @@ class EpochWriter:
         self._settle_timeout = float(settle_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
+        self._observers = tuple(observers)
+        self._metrics = metrics
+        self.stream: str | None = None  # its name in Spark's settings, if it was made from them
         self._remote: RemoteQuery | None = None  # the query, in the process of a Spark Connect server
         self._forget()
 
@@ -186,11 +226,10 @@ class EpochWriter:
             if self._write(run, frame, epoch) is BatchOutcome.SKIPPED:
                 # The frame must still be executed: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
-                log.info("epoch skipped: it was already written", extra={"epoch": epoch})
             self._written = batch
         except EpochalError as fault:
             self._failure = fault
-            log.error("epoch refused: %s", fault, extra={"epoch": epoch})
+            self._report_refused(fault, epoch)
             raise
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
@@ -207,8 +246,12 @@ class EpochWriter:
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
         if started.is_remote(stream):
             return self._start_remote(stream)
-        self._check(stream._df)
-        self._check_checkpoint(stream)
+        try:
+            self._check(stream._df)
+            self._check_checkpoint(stream)
+        except EpochalError as fault:
+            self._report_refused(fault, None)
+            raise
         try:
             query = stream.foreachBatch(self).start()
         except Py4JJavaError as fault:
@@ -225,6 +268,7 @@ class EpochWriter:
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
         except EpochalError as fault:
             self._failure = self._failure or fault
+            self._report_refused(self._failure, None)
             query.stop()
             raise self._failure from None
         except BaseException:
@@ -271,6 +315,13 @@ class EpochWriter:
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
             raise failure from fault
+
+    def _report_refused(self, fault: EpochalError, epoch: int | None) -> None:
+        """Report an error that ends the query, if the run that it ended has not done so."""
+        if self._run is not None:
+            self._run.refused(fault, epoch)
+        else:
+            reporter(self._observers).refused("", fault, epoch)
 
     def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:
@@ -357,6 +408,7 @@ class EpochWriter:
             self._failure = None
             for sink in self._sinks:
                 sink.check_output_mode(binding.output_mode)
+            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
             self._run = Run(
                 binding,
                 self._sinks,
@@ -365,6 +417,8 @@ class EpochWriter:
                 max_pending=self._max_pending,
                 choices=self._choices,
                 settle_timeout=self._settle_timeout,
+                observers=observers,
+                name=self.stream,
             )
             return self._run
 

@@ -32,7 +32,7 @@ def modules_in_wheel(project: Path, out: Path) -> set[str]:
     (wheel,) = WheelBuilder(str(project)).build(directory=str(out), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert "epochal/py.typed" in names
+    assert {"epochal/py.typed", "epochal/metrics/grafana.json"} <= {*names}
     return {name for name in names if name.endswith(SOURCES)}
 
 

@@ -26,10 +26,13 @@ is staged, only `StoreAway` is retried: any other exception may be caused by the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 
 class EpochalError(Exception):
     """The base class of all errors that epochal raises on purpose."""
+
+    is_reported: bool = False  # whether observers have seen it: it passes several layers that report errors
 
 
 class OptionError(EpochalError, ValueError):
@@ -97,10 +100,14 @@ class SettlingFailed(EpochalError):
 class StoreAway(OSError):
     """A store does not answer, or not yet: wait and try again."""
 
+    sink: str = ""  # which one, if it is a sink's store
+
 
 class CommitFailed(Exception):
     """A participant could not commit or abort now. Try again."""
 
-    def __init__(self, sink: str, epoch: int, cause: Exception) -> None:
+    def __init__(
+        self, sink: str, epoch: int, cause: Exception, step: Literal["commit", "abort", "roll"] = "commit"
+    ) -> None:
         super().__init__(f"sink {sink!r}, epoch {epoch}: {type(cause).__name__}: {cause}")
-        self.sink, self.epoch, self.cause = sink, epoch, cause
+        self.sink, self.epoch, self.cause, self.step = sink, epoch, cause, step

@@ -55,6 +55,9 @@ class Files(Protocol):
     def length(self, path: str) -> int | None:
         """A file's length, or None if there is no such file."""
 
+    def modified(self, path: str) -> float | None:
+        """When a file was written last, in seconds since 1970 by the file system's clock; None if there is none."""
+
     def rename(self, source: str, target: str) -> None:
         """Move a file to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
 
@@ -241,6 +244,12 @@ class LocalFiles:
     def length(self, path: str) -> int | None:
         try:
             return os.stat(path).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified(self, path: str) -> float | None:
+        try:
+            return os.stat(path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return None
 

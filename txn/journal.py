@@ -252,7 +252,10 @@ def _slim(record: Record, view: View) -> Record:
 def _without_payload(record: Prepared | Roll) -> Prepared | Roll:
     if all(staged.handle is SPENT for staged in record.sinks.values()):
         return record
-    spent = {name: Staged(SPENT, staged.rows, digest=staged.digest) for name, staged in record.sinks.items()}
+    spent = {
+        name: Staged(SPENT, staged.rows, digest=staged.digest, bytes=staged.bytes)
+        for name, staged in record.sinks.items()
+    }
     return replace(record, sinks=spent)
 
 

@@ -24,6 +24,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRows, Outcome, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
+from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.settlement import Settlement, clear
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
@@ -128,6 +129,7 @@ class Recovery:
         checkpoint: Checkpoint,
         sinks: Sinks,
         on_commit: OnCommit,
+        reporter: Reporter = SILENT,
     ) -> None:
         incarnation, self.journal = current_journal(journals)
         query = checkpoint.query_id()
@@ -137,7 +139,7 @@ class Recovery:
         self._sinks = sinks
         names = dict.fromkeys(place.sink for place in sinks.places())
         routed = {name: RoutedSink(name, sinks, on_commit) for name in names}
-        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch)
+        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, reporter=reporter)
 
     def settle(self) -> None:
         """Check the sinks that decided epochs wait for, then bring every decided epoch to done."""

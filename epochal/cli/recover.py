@@ -14,6 +14,7 @@ from epochal.cli.text import counted, listed, paint
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
 
 
@@ -21,10 +22,15 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     """Settle. Raises NotSettled if a store cannot be reached within the timeout."""
     stream = open_stream(checkpoint, journal)
     progress = _Progress(stream, quiet=as_json)
+    reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=progress.committed
+        journals=stream.journal_of,
+        checkpoint=stream.checkpoint,
+        sinks=stream.sinks(),
+        on_commit=progress.committed,
+        reporter=reports,
     )
-    Retrying(recovery.settle).settle(timeout)
+    Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:

@@ -14,21 +14,28 @@ from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
     """Settle what is decided, then close every open part. Raises NotSettled if a store cannot be reached in time."""
     stream = open_stream(checkpoint, journal)
+    reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=lambda *_: None
+        journals=stream.journal_of,
+        checkpoint=stream.checkpoint,
+        sinks=stream.sinks(),
+        on_commit=lambda *_: None,
+        reporter=reports,
     )
-    Retrying(recovery.settle).settle(timeout)
+    retrying = Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage)
+    retrying.settle(timeout)
     found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
     generation = None
     if found:
         generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
-        Retrying(recovery.settle).settle(timeout)
+        retrying.settle(timeout)
     if as_json:
         answer = {
             "checkpoint": stream.path,

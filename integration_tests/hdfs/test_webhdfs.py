@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,14 @@ def test_a_file_is_made_once_and_read_back(files: SinkFiles, remote: Remote) -> 
     assert not files.create(path, b"second")
     assert files.read(path) == b"first"
     assert files.length(path) == 5
+    assert abs((files.modified(path) or 0.0) - time.time()) < 60
     assert files.names(f"{remote.uri}/{STRANGE}") == ("file",)
     assert list(files.walk(remote.uri)) == [Entry(f"{STRANGE}/file", 5, False)]
 
 
 def test_what_is_not_there_is_told(files: SinkFiles, remote: Remote) -> None:
     assert files.length(f"{remote.uri}/none") is None
+    assert files.modified(f"{remote.uri}/none") is None
     assert files.names(f"{remote.uri}/none") == ()
     files.delete(f"{remote.uri}/none")
     with pytest.raises(FileNotFoundError):

@@ -181,7 +181,7 @@ class CassandraSink(CassandraOptions):
             if staged.has_large_sums:
                 self._committer(attempt, epoch).check_totals(attempt, epoch)
             files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._within(home))
-        return Staged(epoch.handle(), staged.received)
+        return Staged(epoch.handle(), staged.received, bytes=sum(size for _, size, _ in staged.files))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         epoch = StagedEpoch.read(handle)

@@ -185,7 +185,8 @@ class DeltaSink(DeltaOptions):
             deletes=self.delete_when is not None,
             settings=frames.settings_of(rows.sparkSession),
         )
-        return Staged(epoch.handle(), digest.rows, digest=digest.digest)
+        size = sum(file.new.size for file in files)
+        return Staged(epoch.handle(), digest.rows, digest=digest.digest, bytes=size)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()

@@ -173,7 +173,8 @@ class RollingFileSink(FileOptions):
         else:
             pieces = [*before.pieces, *fresh]
             plan = rolling.roll_plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
-        return self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
+        staged = self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
+        return replace(staged, bytes=sum(entry.length for _, entry in written.files))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
@@ -214,7 +215,7 @@ class RollingFileSink(FileOptions):
                 first=min(piece.at for piece in part),
                 last=max(piece.at for piece in part),
             )
-            for part in rolling.open_parts(open_parts_of(state).pieces)
+            for part in rolling.open_parts(self._parts(state).pieces)
         ]
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
@@ -272,7 +273,13 @@ class RollingFileSink(FileOptions):
         whole = Announcer(files, layout, attempt, self.marker).announce(epoch, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
-        return Staged(Handle(HANDLE_VERSION, body), epoch.facts.rows, changes=changes, digest=epoch.facts.digest)
+        return Staged(
+            Handle(HANDLE_VERSION, body),
+            epoch.facts.rows,
+            changes=changes,
+            digest=epoch.facts.digest,
+            bytes=sum(length for _, _, length in epoch.files) + sum(join.length for join in epoch.joins),
+        )
 
     def _parts(self, state: Mapping[str, Json]) -> OpenParts:
         if state is not self._decoded[0]:

@@ -58,6 +58,11 @@ class HadoopFiles:
             found = int(self.calls.length(path))
         return found if found >= 0 else None
 
+    def modified(self, path: str) -> float | None:
+        with python_errors(path):
+            found = int(self.calls.modified(path))
+        return found / 1000 if found >= 0 else None
+
     def rename(self, source: str, target: str) -> None:
         with python_errors(target):
             self.calls.rename(source, target)

@@ -47,6 +47,7 @@ def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Bind
         checkpoint=remote.checkpoint,
         output_mode=remote.output_mode,
         session=session,
+        name=remote.given_name,
     )
 
 

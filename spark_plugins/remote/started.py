@@ -22,6 +22,7 @@ TRIGGERS = {
     "continuous_checkpoint_interval": "ContinuousTrigger",
     "real_time_batch_duration": "RealTimeTrigger",
 }
+UNNAMED = "epochal-unnamed-"  # how the names begin of queries that the user gave none
 ASYNCHRONOUS = "asyncprogresstrackingenabled"
 
 
@@ -33,6 +34,11 @@ class RemoteQuery:
     checkpoint: str  # in full, as the server resolves it
     output_mode: str  # append, update or complete
     version: str = __version__
+
+    @property
+    def given_name(self) -> str | None:
+        """The name that the user gave it."""
+        return None if self.name.startswith(UNNAMED) else self.name
 
 
 def is_remote(stream: Any) -> bool:
@@ -80,7 +86,7 @@ def prepared(stream: Any) -> RemoteQuery:
             "query itself: .option('checkpointLocation', 'checkpoints/orders')"
         )
     if not proto.query_name:
-        stream.queryName(f"epochal-{uuid.uuid4()}")
+        stream.queryName(f"{UNNAMED}{uuid.uuid4()}")
     checkpoint = full_path(session_of(stream), location)
     check_scheme(checkpoint)
     return RemoteQuery(proto.query_name, checkpoint, (proto.output_mode or "append").lower())
