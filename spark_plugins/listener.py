@@ -46,6 +46,9 @@ class Listener:
         self._streams: Any = session.streams._jsqm
         self._streams.addListener(self._listener)
 
+    def expect(self, epoch: int) -> None:
+        """Nothing: Spark tells when an epoch is checkpointed."""
+
     def remove(self) -> None:
         """Stop listening. Idempotent."""
         listener, self._listener = self._listener, None

@@ -14,12 +14,15 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from epochal._version import __version__
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.spark_plugins.progress import Progress
+from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
@@ -62,14 +65,15 @@ def coordinator_of(
     name: str | None = None,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
+    place = spark_path(checkpoint.path)  # it is resolved already
     return Coordinator(
-        journals=lambda incarnation: open_journal(checkpoint.path, journal, incarnation),
+        journals=lambda incarnation: open_journal(place, journal, incarnation),
         checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
         choices=choices,
         version=__version__,
-        scratch=scratch_beside(resolve(journal or join(checkpoint.path, "epochal"))[1]),
+        scratch=scratch_beside(resolve(journal or join(place, "epochal"))[1]),
         observers=observers,
         stream=stream_name(checkpoint.path, name),
     )
@@ -121,12 +125,16 @@ class Run:
         self._settler.start()
         self._settler.wake()
         me = weakref.ref(self)
-        self._listener = Listener(
-            binding.session,
-            binding.run_id,
-            on_progress=self._settler.wake,
-            on_end=lambda fault: _retire_soon(me(), fault),
-        )
+        self._listener: Listener | CommitsWatch
+        if is_connect(binding.session):
+            self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
+        else:
+            self._listener = Listener(
+                binding.session,
+                binding.run_id,
+                on_progress=self._settler.wake,
+                on_end=lambda fault: _retire_soon(me(), fault),
+            )
         _runs.add(self)
 
     @property
@@ -164,6 +172,7 @@ class Run:
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)
+        self._listener.expect(epoch)
         if self._settler.coordinator.eager:
             self._settler.settle()
         return outcome
@@ -210,10 +219,11 @@ class Run:
     def halt(self) -> None:
         """Stop the query, then retire. A batch that is being staged would block the exit of the interpreter."""
         self.stop_waiting()
-        try:
-            self._stop_query()
-        except (Py4JError, OSError) as fault:
-            log.debug("query could not be stopped", extra={"error": repr(fault)})
+        if not is_connect(self.binding.session):  # there this process ends because the query has, or the server
+            try:
+                self._stop_query()
+            except (Py4JError, OSError) as fault:
+                log.debug("query could not be stopped", extra={"error": repr(fault)})
         self.retire()
 
     def _stop_query(self) -> None:

@@ -1,9 +1,10 @@
-"""The examples that are settings files, run as their readers would."""
+"""The examples of streams by settings alone, run as their readers would."""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,62 +14,60 @@ import pytest
 
 import epochal
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
-ENDED = "stream 'orders' ended; everything that it has checkpointed is visible"
+ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with orders, of which one in ten is free."""
-    (tmp_path / "incoming").mkdir()
-    for day in (16, 17, 18):
-        orders = [
-            {"order_id": day * 100 + n, "customer": f"c{n % 5}", "amount": n % 10, "day": f"2026-11-{day}"}
-            for n in range(100)
-        ]
-        (tmp_path / "incoming" / f"{day}.json").write_text("\n".join(map(json.dumps, orders)))
+    """A folder with the sample orders of the quickstart."""
+    runpy.run_path(str(ROOT / "examples" / "quickstart.py"))["put_sample_orders"](tmp_path / "incoming")
     return tmp_path
 
 
-def run(folder: Path, *command: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+def run_settings(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
 
-def rows_of(target: Path) -> int:
-    return sum(epoch.rows for epoch in epochal.published(str(target)))
+def check_both_have_every_order(folder: Path) -> None:
+    counts = {path.name: sum(epoch.rows for epoch in epochal.published(str(path))) for path in folder.iterdir()}
+    assert counts["archive"] == counts["by-customer"] >= 300
 
 
-def test_a_stream_by_a_toml_file_alone(folder: Path) -> None:
-    said = run(folder, sys.executable, "-m", "epochal.cli", "run", str(EXAMPLES / "orders.toml"))
+def test_a_stream_by_a_settings_file_alone(folder: Path) -> None:
+    epochal_command = [sys.executable, "-m", "epochal.cli"]
+    said = run_settings([*epochal_command, "run", str(ROOT / "examples" / "orders.toml")], folder)
 
-    assert ENDED in said
-    assert rows_of(folder / "toml" / "archive") == rows_of(folder / "toml" / "by-customer") == 270
+    assert "stream 'orders' ended; everything that it has checkpointed is visible" in said
+    check_both_have_every_order(folder / "toml")
 
 
 @pytest.mark.matrix
-def test_a_check_of_a_toml_file_writes_nothing(folder: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
-    report = json.loads(
-        run(folder, sys.executable, "-m", "epochal.cli", "check", "--json", str(EXAMPLES / "orders.toml"))
-    )
+def test_a_check_of_a_settings_file_writes_nothing(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    command = [sys.executable, "-m", "epochal.cli", "check", "--json", str(ROOT / "examples" / "orders.toml")]
+    report = json.loads(run_settings(command, folder))
 
     assert report["exit_code"] == 0
-    columns = ["order_id bigint", "customer string", "amount decimal(10,2)", "day date"]
-    assert report["streams"][0]["columns"] == columns
-    assert {path: path.stat().st_mtime_ns for path in [folder, *folder.rglob("*")]} == before
+    assert report["streams"][0]["columns"] == [
+        "order_id bigint",
+        "customer string",
+        "amount decimal(10,2)",
+        "day date",
+    ]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 @pytest.mark.matrix
-def test_the_same_stream_by_spark_submit_and_a_properties_file(folder: Path) -> None:
+def test_the_same_stream_by_spark_submit_with_a_properties_file(folder: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    settings = str(EXAMPLES / "orders.properties")
-    said = run(folder, submit, "--properties-file", settings, str(ROOT / "epochal" / "run.py"))
+    settings = ["--properties-file", str(ROOT / "examples" / "orders.properties")]
+    said = run_settings([submit, *settings, str(ROOT / "epochal" / "run.py")], folder)
 
-    assert ENDED in said
-    assert rows_of(folder / "properties" / "archive") == rows_of(folder / "properties" / "by-customer") == 270
+    assert "stream 'orders' ended; everything that it has checkpointed is visible" in said
+    check_both_have_every_order(folder / "properties")
