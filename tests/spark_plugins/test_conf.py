@@ -62,6 +62,28 @@ def test_buckets_are_columns_and_units_of_time() -> None:
     assert found == ["region", TimeBucket("ts", "day"), TimeBucket("at", "hour", timezone="Europe/Berlin")]
 
 
+def test_names_that_are_nearly_right_are_told() -> None:
+    settings = {
+        "spark.epochal.orders.sinks": "archive",
+        "spark.epochal.orders.archive.typ": "files",
+        "spark.epochal.orders.archive.path": "/data",
+    }
+    with pytest.raises(OptionError, match=r"orders\.archive\.typ: no option of a sink; did you mean 'type'\?"):
+        writer_from_settings(settings, "orders")
+    with pytest.raises(OptionError) as caught:
+        writer_from_settings({"spark.epochal.orders.sink": "archive"}, "orders")
+
+    assert caught.value.faults == (
+        "spark.epochal.orders.sinks: name the sinks, such as 'archive', not spark.epochal.orders.sink",
+    )
+
+
+def test_a_misspelt_unit_of_a_time_bucket_is_told() -> None:
+    settings = GOOD | {"spark.epochal.orders.archive.bucket_by": "region, huor(ts)"}
+    with pytest.raises(OptionError, match=r"'huor\(ts\)': a time bucket is written as .*; did you mean 'hour'\?"):
+        writer_from_settings(settings, "orders")
+
+
 def test_all_that_is_wrong_comes_in_one_error_with_the_nearest_right_names() -> None:
     settings = {
         "spark.epochal.orders.sinks": "archive,copy,third",

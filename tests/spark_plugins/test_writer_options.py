@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import epochal
-from epochal import EpochWriter, OptionError, RollingFileSink
+from epochal import CassandraSink, EpochWriter, OptionError, RollingFileSink
 
 
 def test_all_faults_of_a_writer_come_in_one_error() -> None:
@@ -41,6 +41,19 @@ def test_a_writer_needs_a_sink() -> None:
         EpochWriter()
 
 
+def test_a_class_is_no_sink() -> None:
+    with pytest.raises(OptionError, match=r"sinks: RollingFileSink is a class; give a sink that was made of it"):
+        EpochWriter(RollingFileSink)  # type: ignore[arg-type]  # that is the point
+
+
+def test_dead_letters_of_dead_letters_are_refused() -> None:
+    last = RollingFileSink("last", name="last")
+    letters = CassandraSink("shop.bad", name="bad", dead_letters=last)
+
+    with pytest.raises(OptionError, match=r"CassandraSink\('shop.bad'.* has dead_letters= of its own"):
+        EpochWriter(CassandraSink("shop.orders", dead_letters=letters))
+
+
 def test_the_public_names_are_these() -> None:
     assert sorted(epochal.__all__) == [
         "BadRows",
@@ -48,6 +61,10 @@ def test_the_public_names_are_these() -> None:
         "CassandraSink",
         "Complete",
         "Connection",
+        "Cut",
+        "CutFrames",
+        "CutGone",
+        "CutSink",
         "DataLost",
         "DeltaSink",
         "EpochQuery",
@@ -72,10 +89,14 @@ def test_the_public_names_are_these() -> None:
         "TwoJournals",
         "UnsupportedQuery",
         "__version__",
+        "cause_of",
+        "cut",
         "delta_settings",
         "epoch_version",
+        "kafka_settings",
         "local_disk_settings",
         "published",
+        "read_cut",
         "session",
     ]
     assert all(hasattr(epochal, name) for name in epochal.__all__)
