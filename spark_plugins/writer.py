@@ -292,6 +292,7 @@ class EpochWriter:
     def _start_remote(self, stream: Any) -> EpochQuery:
         """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
         started.check_sinks(self._sinks)
+        started.check_observers(self._observers)
         before_start.check_names(started.columns_of(stream))
         session = started.session_of(stream)
         remote = started.prepared(stream)
