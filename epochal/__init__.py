@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from epochal.spark_plugins.causes import cause_of
     from epochal.spark_plugins.cuts import Cut, CutFrames, CutSink, cut, read_cut
     from epochal.spark_plugins.jars import delta_settings
+    from epochal.spark_plugins.kafka import kafka_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
@@ -80,6 +81,7 @@ __all__ = [
     "cut",
     "delta_settings",
     "epoch_version",
+    "kafka_settings",
     "local_disk_settings",
     "published",
     "read_cut",
@@ -106,6 +108,7 @@ _HOMES = {
     "cut": "epochal.spark_plugins.cuts",
     "delta_settings": "epochal.spark_plugins.jars",
     "epoch_version": "epochal.sinks.delta.reading",
+    "kafka_settings": "epochal.spark_plugins.kafka",
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "read_cut": "epochal.spark_plugins.cuts",

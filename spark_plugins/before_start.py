@@ -28,13 +28,18 @@ def check_all(checks: Iterable[Callable[[], None]]) -> None:
         raise all_in_one(refused)
 
 
-def check_frame(sinks: Sequence[Participant[DataFrame]], frame: DataFrame) -> None:
-    """Refuse a frame that a sink cannot store."""
-    found = [
-        f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
+def reserved_columns(frame: DataFrame) -> list[str]:
+    """What is wrong with a frame's columns for every sink."""
+    return [
+        f"column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
         for name in frame.columns
         if name.lower().startswith(RESERVED)
     ]
+
+
+def check_frame(sinks: Sequence[Participant[DataFrame]], frame: DataFrame) -> None:
+    """Refuse a frame that a sink cannot store."""
+    found = [f"\n  - {fault}" for fault in reserved_columns(frame)]
 
     def check(sink: Participant[DataFrame]) -> None:
         found.extend(f"\n  - sink {sink.name!r}: {fault}" for fault in sink.check_frame(frame))

@@ -75,9 +75,13 @@ class EpochQuery:
 
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""
+        self.request_stop()
+        self._writer.ended(None, self.run)
+
+    def request_stop(self) -> None:
+        """Stop the query. Whoever waits in `awaitTermination` settles it."""
         self._writer.stop_waiting()
         self._query.stop()
-        self._writer.ended(None, self.run)
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802  # Spark's name

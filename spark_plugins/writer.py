@@ -341,10 +341,15 @@ class EpochWriter:
         location = bindings.location_of(stream)
         if location is None:
             return
-        files, path = resolve(location, stream._spark)
         run = self._run
+        path = resolve(location, stream._spark)[1]
         if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
             raise _busy(run)  # what its sinks hold is of that query
+        self.check_location(location, stream._spark)
+
+    def check_location(self, location: str, spark: SparkSession) -> None:
+        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
+        files, path = resolve(location, spark)
         before_start.check_places(self._sinks, path)
         is_new = files.length(join(path, "metadata")) is None
         checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)

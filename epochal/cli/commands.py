@@ -16,7 +16,7 @@ from epochal.cli.exit_codes import INTERRUPTED, MEANINGS, REFUSED, UNREACHABLE, 
 from epochal.cli.text import paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
 from epochal.sinks.config.trust import trusting
-from epochal.txn.errors import EpochalError, NotSettled
+from epochal.txn.errors import EpochalError, NotSettled, OptionError
 
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            the status of the stream and of each sink
@@ -33,14 +33,22 @@ EXAMPLES = """examples:
   epochal gc      checkpoints/orders --yes      remove it
   epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
   epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
+  epochal check   orders.toml                   are sources, SQL, sinks and checkpoints of all streams right?
+  epochal run     orders.toml                   run the streams of a settings file; exit codes are in its --help
   epochal demo                                  see exactly-once under kill -9, in a minute
-  epochal serve   cassandra | hdfs              run a real server on loopback until Ctrl-C
+  epochal serve   cassandra | hdfs | kafka      run a real server on loopback until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
 SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
+RUN_EPILOG = """with spark-submit:
+  spark-submit --properties-file orders.properties "$(epochal run --path)" [FILE] [--stream NAME]
+
+exit codes: 0 all streams ended, or were stopped by SIGTERM or Ctrl-C, and are settled; 1 a stream failed, or could not
+be settled or checked: start it again; 2 wrong settings or refused: a restart would end in the same way
+"""
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -141,10 +149,22 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import schema
 
             return schema.run(options.name)
+        case "run" | "check":
+            from epochal.cli import streams_by_settings
+
+            if options.command == "check" or options.check:
+                return streams_by_settings.check(options.file, options.stream, as_json=options.json)
+            if options.path:
+                return streams_by_settings.print_path()
+            if options.json:
+                raise OptionError("epochal run", ["--json: only with --check, or by `epochal check --json`"])
+            return streams_by_settings.run(options.file, options.stream)
         case "serve":
             from epochal.cli import serve
 
             place = {"port": options.port, "folder": options.folder, "as_json": options.json}
+            if options.server == "kafka":
+                return serve.kafka(partitions=options.partitions, **place)
             if options.server == "hdfs":
                 return serve.hdfs(datanodes=options.datanodes, **place)
             return serve.cassandra(nodes=options.nodes, **place)
@@ -271,6 +291,28 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     about = "print the JSON schema of what a command prints with --json"
     schema = commands.add_parser("schema", parents=[verbose], help=about, description=_sentence(about))
     schema.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
+    configured = argparse.ArgumentParser(add_help=False)
+    configured.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="FILE.toml, or FILE.properties with spark.epochal.NAME.*; without it, the settings that spark-submit got",
+    )
+    configured.add_argument("--stream", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    about = "check the streams of a settings file: options, source, SQL, columns, checkpoints, targets; writes nothing"
+    commands.add_parser("check", parents=[configured, common, verbose], help=about, description=_sentence(about))
+    about = "run the streams of a settings file, or of Spark's settings, until they end or a signal stops them"
+    run = commands.add_parser(
+        "run",
+        parents=[configured, verbose],
+        help=about,
+        description=_sentence(about),
+        epilog=RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--check", action="store_true", help="only check, as `epochal check` does")
+    run.add_argument("--json", action="store_true", help="with --check: print JSON")
+    run.add_argument("--path", action="store_true", help="print the path of the program, for spark-submit")
     about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")
@@ -293,6 +335,15 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="number of DataNodes (1)")
     hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
     hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    about = "Apache Kafka 4.1, one broker that is its own controller, as a local process from Maven's jars"
+    kafka = kinds.add_parser("kafka", parents=[common, verbose], help=about, description=about)
+    kafka.add_argument(
+        "--partitions", type=_number(1), default=1, metavar="N", help="partitions of topics that are made by use (1)"
+    )
+    kafka.add_argument(
+        "--port", type=_number(1), metavar="N", help="the port for clients (9092, or a free one if 9092 is in use)"
+    )
+    kafka.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from epochal import published
+from epochal.testing import servers
 from integration_tests.cassandra.tables import Keyspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -50,3 +51,15 @@ def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: P
     (total,) = space.execute(f"SELECT customer, amount, orders FROM {space.name}.totals")
     assert tuple(total) == (7, Decimal("3.50"), 2)
     assert sum(epoch.rows for epoch in published(str(tmp_path / "archive" / "orders"))) == 2
+
+
+@pytest.mark.local
+def test_the_script_that_reads_from_kafka_writes_each_order_once_to_three_sinks(
+    space: Keyspace, tmp_path: Path
+) -> None:
+    script = str(ROOT / "examples" / "kafka_to_three_sinks.py")
+    with servers.kafka() as kafka:
+        said = run([script, str(tmp_path), kafka.bootstrap, f"{space.hosts[0]}:{space.port}"], tmp_path)
+    space.execute("DROP TABLE shop.kafka_orders")
+
+    assert said[-3:] == ["files: 100 orders", "Delta: 100 orders", "Cassandra: 100 orders"]

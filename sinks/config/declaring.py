@@ -48,7 +48,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast
 from epochal.sinks.config import checks
 from epochal.sinks.config.checks import Check
 from epochal.sinks.config.options import Faults, nearest
-from epochal.sinks.config.texts import parse_bool, parse_int, parse_names
+from epochal.sinks.config.texts import ListText, NumberText, parse_bool, parse_int, parse_names
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Json
 
@@ -72,7 +72,7 @@ class Option:
     flat: bool = False  # a class of options whose own options are settings without its name too
     journal: bool | str = False  # described in the journal, by its name or by this one
     restore: Callable[[str], object] | None = None  # from what the journal has
-    secret: bool = False  # never in errors
+    secret: bool | Literal["login"] = False  # never in errors; of these a settings file may hold a login
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Declaration:
         if self.is_mapping:
             return checks.texts(self.option.expects or "a dictionary of texts")
         if str in self.types:
-            return checks.text(self.option.expects or "a text, not empty", secret=self.option.secret)
+            return checks.text(self.option.expects or "a text, not empty", secret=bool(self.option.secret))
         if bool in self.types:
             return checks.flag
         if int in self.types:
@@ -164,6 +164,8 @@ class Declaration:
         if self.option.parse is not None:
             return self.option.parse(text)
         if self.words or str in self.types:
+            if isinstance(text, NumberText | ListText):
+                raise ValueError("must be a text, in quotes")
             return text
         if bool in self.types:
             return parse_bool(text)

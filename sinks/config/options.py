@@ -22,6 +22,7 @@ class Faults:
 
     @property
     def found(self) -> tuple[str, ...]:
+        """What was noted so far."""
         return tuple(self._faults)
 
     def add(self, fault: str) -> None:

@@ -93,6 +93,7 @@ def test_the_public_names_are_these() -> None:
         "cut",
         "delta_settings",
         "epoch_version",
+        "kafka_settings",
         "local_disk_settings",
         "published",
         "read_cut",

@@ -55,7 +55,7 @@ class Connection(CheckedOptions):
         Option(
             "or `EPOCHAL_CASSANDRA_USER`; see [secrets](#secrets)",
             expects="a text",
-            secret=True,
+            secret="login",
             shown_default="environment",
         ),
     ] = None
