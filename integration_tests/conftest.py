@@ -78,7 +78,7 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture(scope="session")
 def spark(java_options: str) -> Iterator[SparkSession]:
     """The session of all tests that need no process of their own."""
-    session = epochal.session("tests", master="local[2]", conf=jvm.CHEAP)
+    session = epochal.session("tests", master="local[2]", conf=jvm.CHEAP, kafka=True)
     yield session
     session.stop()
 

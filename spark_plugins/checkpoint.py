@@ -54,6 +54,11 @@ class SparkCheckpoint:
         self._highest = max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
         return self._highest
 
+    def planned(self) -> int:
+        """The highest number in offsets/; -1 if it is empty. If it is above `committed`, Spark has begun that epoch."""
+        names = self._files.names(join(self.path, "offsets"))
+        return max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
+
     def committed_at(self, epoch: int) -> float | None:
         """When commits/N was written. `committed` has nearly always seen it: then it costs nothing."""
         if epoch in self._written:
@@ -98,6 +103,13 @@ class SparkCheckpoint:
             below = [int(n) for n in names if n.isascii() and n.isdecimal() and int(n) < epoch]
             data = self._read(max(below)) if below else None
         return Sources.parse(data or b"")
+
+
+class NewCheckpoint(SparkCheckpoint):
+    """A checkpoint that Spark has yet to create: its query has no id, and no epoch is committed."""
+
+    def query_id(self) -> str:
+        return "a new query"
 
 
 def _without_plan(data: bytes) -> bytes:

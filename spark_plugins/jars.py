@@ -1,7 +1,7 @@
-"""Delta's jars: fetched once by Spark's own resolver and cached, never shipped.
+"""Jars for Spark, of Delta and of Spark's Kafka source: fetched once by Spark's own resolver and cached, never shipped.
 
-Two jars are enough. Their thirty dependencies would put older Hadoop, Jackson and Parquet classes before
-those of Spark.
+A few jars are enough. Their dozens of dependencies would put older Hadoop, Jackson and Parquet classes before those of
+Spark.
 """
 
 from __future__ import annotations
@@ -11,19 +11,37 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from epochal.txn.errors import Refused
 
-JARS = {
-    "delta-spark_4.2_2.13-4.4.0.jar": "io.delta:delta-spark_4.2_2.13:4.4.0",
-    "delta-storage-4.4.0.jar": "io.delta:delta-storage:4.4.0",
-}
-# The groups of all their dependencies.
-EXCLUDED = (
-    "org.*:*,com.*:*,net.*:*,io.unitycatalog:*,io.netty:*,io.dropwizard*:*,javax*:*,jakarta*:*,commons*:*,dev.*:*"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarSet:
+    """Jars that belong together."""
+
+    title: str
+    size: str
+    packages: tuple[str, ...]  # group:name:version
+    excluded: str  # the groups of all their other dependencies
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The file names in the cache, each with the name that Spark's resolver gives it."""
+        parts = [package.split(":") for package in self.packages]
+        return {f"{name}-{version}.jar": f"{group}_{name}-{version}.jar" for group, name, version in parts}
+
+
+DELTA = JarSet(
+    title="Delta",
+    size="10 MB",
+    packages=("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0"),
+    excluded=(
+        "org.*:*,com.*:*,net.*:*,io.unitycatalog:*,io.netty:*,io.dropwizard*:*,javax*:*,jakarta*:*,commons*:*,dev.*:*"
+    ),
 )
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -45,18 +63,18 @@ def delta_settings() -> dict[str, str]:
             builder = builder.config(key, value)
     """
     return {
-        "spark.jars": ",".join(str(jar) for jar in fetched()),
+        "spark.jars": ",".join(str(jar) for jar in fetched(DELTA)),
         "spark.sql.extensions": EXTENSION,
         "spark.sql.catalog.spark_catalog": CATALOG,
     }
 
 
-def fetched() -> list[Path]:
+def fetched(wanted: JarSet) -> list[Path]:
     """The jars in the cache; fetched if they are not there."""
     home = cache()
-    jars = [home / name for name in JARS]
+    jars = [home / name for name in wanted.names]
     if not all(jar.exists() for jar in jars):
-        _fetch(home)
+        _fetch(wanted, home)
     return jars
 
 
@@ -75,18 +93,18 @@ def cache_root() -> Path:
     )
 
 
-def _fetch(home: Path) -> None:
+def _fetch(wanted: JarSet, home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    sys.stderr.write("epochal: fetching Delta's jars (10 MB, once)\n")
+    sys.stderr.write(f"epochal: fetching {wanted.title}'s jars ({wanted.size}, once)\n")
     with tempfile.TemporaryDirectory(dir=home) as folder:
-        command = resolver(JARS.values(), EXCLUDED, Path(folder))
+        command = resolver(wanted.packages, wanted.excluded, Path(folder))
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-        for name in JARS:
-            jar = Path(folder, "ivy", "jars", f"io.delta_{name}")
+        for name, resolved in wanted.names.items():
+            jar = Path(folder, "ivy", "jars", resolved)
             if not jar.exists():
                 raise Refused(
-                    f"Delta's jars could not be fetched (Spark's resolver ended with {done.returncode}): "
-                    f"{failure_reason(done.stderr)}. Without network, put {' and '.join(JARS)} into {home}"
+                    f"{wanted.title}'s jars could not be fetched (Spark's resolver ended with {done.returncode}): "
+                    f"{failure_reason(done.stderr)}. Without network, put {' and '.join(wanted.names)} into {home}"
                 )
             os.replace(jar, home / name)  # atomic: another process may do the same
 

@@ -19,10 +19,18 @@ WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
 
 class Listener:
-    """Calls `on_progress` for any query of the session, and `on_end` for one run. Both must return at once."""
+    """Calls `on_progress` for any query of the session, and `on_end` for one run. Both must return at once.
+
+    `on_end` gets the text of the error that ended the query, or None.
+    """
 
     def __init__(
-        self, session: SparkSession, run_id: str, *, on_progress: Callable[[], None], on_end: Callable[[], None]
+        self,
+        session: SparkSession,
+        run_id: str,
+        *,
+        on_progress: Callable[[], None],
+        on_end: Callable[[str | None], None],
     ) -> None:
         gateway: Any = session.sparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # PySpark does not type it
@@ -47,7 +55,7 @@ class Listener:
 class _Events:
     """The object that the JVM calls."""
 
-    def __init__(self, run_id: str, on_progress: Callable[[], None], on_end: Callable[[], None]) -> None:
+    def __init__(self, run_id: str, on_progress: Callable[[], None], on_end: Callable[[str | None], None]) -> None:
         self._run_id, self._on_progress, self._on_end = run_id, on_progress, on_end
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
@@ -61,7 +69,8 @@ class _Events:
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
         if str(event.runId().toString()) == self._run_id:
-            self._on_end()
+            fault = event.exception()
+            self._on_end(str(fault.get()) if fault.isDefined() else None)
 
     class Java:
         """The interface that this class implements in the JVM."""

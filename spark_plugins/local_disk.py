@@ -58,7 +58,7 @@ def local_disk_settings(given: Mapping[str, str] | None = None) -> dict[str, str
     ``python -m epochal.spark_plugins.local_disk`` prints the settings as ``--conf`` arguments. All executors must see
     the jar under the same path, as those on this machine do. Raises `Refused` if the jar cannot be made.
     """
-    return _settings({**_spark_defaults(), **(given or {})})
+    return _settings({**spark_defaults(), **(given or {})})
 
 
 def _settings(configured: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +70,7 @@ def _settings(configured: Mapping[str, str]) -> dict[str, str]:
 def settings_for(master: str, given: Mapping[str, str]) -> dict[str, str]:
     """The same for `session`. Empty if it is switched off, or impossible, which is logged."""
     try:
-        configured = {**_spark_defaults(), **given}
+        configured = {**spark_defaults(), **given}
         if not wanted(master, configured):
             # A JVM that was started with the classes uses them in every session unless the settings name others.
             must_undo = not any(key in given for key in CLASSES) and _jvm_has_classes()
@@ -153,7 +153,7 @@ def _compile(sources: Mapping[str, bytes], jars: Path, needed: list[Path], jar: 
         os.replace(whole, jar)  # atomic: another process may do the same
 
 
-def _spark_defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """The settings of ``spark-defaults.conf``. A setting given in code replaces the one there."""
     folder = os.environ.get("SPARK_CONF_DIR") or str(_spark_home() / "conf")
     try:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
+from epochal.spark_plugins.causes import cause_of
+from epochal.txn.errors import EpochalError
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
@@ -61,11 +64,24 @@ class EpochQuery:
             raise
         self._settle()
 
+    def exception(self) -> EpochalError | StreamingQueryException | None:
+        """Why the query ended; None if it runs or ended well. An error of ours has Spark's as its cause."""
+        theirs = self._query.exception()
+        ours = cause_of(theirs) or (self.run.failure if self.run is not None else None)
+        if ours is None:
+            return theirs
+        ours.__cause__ = ours.__cause__ or theirs
+        return ours
+
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""
+        self.request_stop()
+        self._ended(None)
+
+    def request_stop(self) -> None:
+        """Stop the query. Whoever waits in `awaitTermination` settles it."""
         self._stop_waiting()
         self._query.stop()
-        self._ended(None)
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802  # Spark's name

@@ -3,7 +3,8 @@
 ``offsets/N`` is a line of version, a line of plan, and a line for each source: its number is the name of its folder in
 ``sources/`` (in version 2 the line begins with it). The content of the line depends on the source:
 
-* a JSON object such as Kafka's ``{"orders":{"0":120}}`` identifies rows by itself;
+* a JSON object such as Kafka's ``{"orders":{"0":120}}`` identifies rows by itself, together with the one before it: it
+  says where the epoch ends. The first epoch of a Kafka source begins at the offsets in ``sources/0/0``;
 * ``{"logOffset":7}`` of a file source is a counter: the files are in ``sources/0/7``, or, for each tenth, in
   ``sources/0/9.compact`` together with all before them;
 * a number is a second or an index, relative to a start: the rate source records that start in ``sources/0/0``; memory
@@ -18,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from epochal.txn.files import Files, join
-from epochal.txn.offsets import BY_ITSELF, UNKNOWN
+from epochal.txn.offsets import BEGINS, BY_ITSELF, UNKNOWN
 
-COUNTER = "logOffset"  # the only key in the offset of a file source
+COUNTER = "logOffset"  # the only key in the offset of a file source; a topic may have this name too
 NOTHING = "-"  # the offset of a source that has none yet
 VERSIONS = (b"v1", b"v2")
 
@@ -64,9 +65,34 @@ def proof(files: Files, checkpoint: str, now: bytes, before: Callable[[], Source
     except (NotIdentifiable, ValueError, KeyError, TypeError):
         return UNKNOWN
     needed = {name: text for name, text in digests.items() if text is not None}
-    if not needed:
-        return BY_ITSELF
-    return hashlib.sha256(json.dumps(needed, sort_keys=True).encode()).hexdigest()[:32]
+    kind = _digest(needed)[:32] if needed else BY_ITSELF
+    ends = {name: text for name, text in sources.offsets.items() if name not in needed and text != NOTHING}
+    begin = _begin(files, checkpoint, ends, before) if ends else None
+    return kind if begin is None else kind + BEGINS + begin
+
+
+def _begin(files: Files, checkpoint: str, ends: Mapping[str, str], before: Callable[[], Sources]) -> str | None:
+    """A digest of where an epoch begins in sources whose offsets identify rows; None if that is not known."""
+    try:
+        previous = before()
+        if previous is FIRST:
+            if not all(_is_kafkas(json.loads(text)) for text in ends.values()):
+                return None
+            starts = {name: files.read(join(checkpoint, "sources", name, "0")).decode() for name in ends}
+        else:
+            starts = {name: previous.offsets.get(name, NOTHING) for name in ends}
+    except (NotIdentifiable, FileNotFoundError, ValueError):
+        return None
+    return _digest(starts)[:16]
+
+
+def _is_kafkas(offset: object) -> bool:
+    """Whether an offset looks like Kafka's: a number for each partition of each topic."""
+    return isinstance(offset, dict) and all(isinstance(partitions, dict) for partitions in offset.values())
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
 def _log_digest(files: Files, checkpoint: str, source: str, now: Sources, before: Callable[[], Sources]) -> str | None:
@@ -76,7 +102,7 @@ def _log_digest(files: Files, checkpoint: str, source: str, now: Sources, before
         return None
     folder = join(checkpoint, "sources", source)
     offset = json.loads(text)
-    if isinstance(offset, dict) and set(offset) != {COUNTER}:
+    if isinstance(offset, dict) and (set(offset) != {COUNTER} or _is_kafkas(offset)):
         return None
     if isinstance(offset, dict):
         entries = sorted(_listed(files, folder, before().counter(source), now.counter(source)))

@@ -6,7 +6,8 @@ files in a log of its own. So a digest has three parts, ``v2:<plain>:<proof>:<wh
 =========  =====================================================================================================
 plain      of the version, the watermark and the sources' offsets; before version 2 there was only this part
 proof      ``=``: the offsets alone identify the rows. A digest: of the entries in the sources' own logs. ``-``: a
-           source keeps no log (socket, memory), or it could not be read
+           source keeps no log (socket, memory), or it could not be read. After the first two there may be ``.`` and a
+           digest of the offsets at which the epoch begins: ``plain`` only says where it ends
 whole      of all bytes of ``offsets/N``. The same in a replay by Spark; different in an epoch that is planned again,
            because its time is part of them
 =========  =====================================================================================================
@@ -20,6 +21,7 @@ from enum import Enum
 VERSION = "v2"
 BY_ITSELF = "="
 UNKNOWN = "-"
+BEGINS = "."
 
 
 class Match(Enum):
@@ -37,6 +39,16 @@ class Digest:
     plain: str
     proof: str = ""
     whole: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The proof without where the epoch begins."""
+        return self.proof.partition(BEGINS)[0]
+
+    @property
+    def begin(self) -> str:
+        """Where the epoch begins; empty if that is not known."""
+        return self.proof.partition(BEGINS)[2]
 
     @property
     def is_old(self) -> bool:
@@ -68,10 +80,12 @@ def compare(recorded: str, now: str) -> Match:
     if before.plain != after.plain:
         return Match.DIFFERENT
     if before.is_old or after.is_old:
-        return Match.SAME if BY_ITSELF in (before.proof, after.proof) else Match.UNPROVEN
-    if UNKNOWN in (before.proof, after.proof):
+        return Match.SAME if BY_ITSELF in (before.kind, after.kind) else Match.UNPROVEN
+    if UNKNOWN in (before.kind, after.kind):
         return Match.SAME if before.whole == after.whole else Match.UNPROVEN
-    return Match.SAME if before.proof == after.proof else Match.DIFFERENT
+    if before.begin and after.begin and before.begin != after.begin:
+        return Match.DIFFERENT
+    return Match.SAME if before.kind == after.kind else Match.DIFFERENT
 
 
 def is_old(recorded: str) -> bool:
@@ -87,8 +101,8 @@ def why_not_provable(recorded: str | None, now: str | None) -> str | None:
     if recorded is None:
         return "it was so long ago that its source offsets are no longer recorded"
     before = Digest.parse(recorded)
-    if before.proof == UNKNOWN:
+    if before.kind == UNKNOWN:
         return "its source keeps no log of what it read"
-    if before.is_old and (now is None or Digest.parse(now).proof != BY_ITSELF):
+    if before.is_old and (now is None or Digest.parse(now).kind != BY_ITSELF):
         return "an older epochal wrote it and did not record which files it read"
     return None

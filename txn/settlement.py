@@ -162,11 +162,12 @@ def clear(
     unused: int = 0,
     scratch: str = "",
     reporter: Reporter = SILENT,
+    epoch: int | None = None,
 ) -> list[Attempt]:
     """Remove the staged data that the rules allow; seal before delete (rules 5 and 6). Returns what was removed.
 
     `unused` is a generation that has staged nothing yet: staged data with its number, and without the id of a start,
-    is of an older version whose journal was lost.
+    is of an older version whose journal was lost. With `epoch`, only the attempts at that epoch are removed.
     """
     removed = []
     for participant in participants:
@@ -180,6 +181,8 @@ def clear(
             )
             continue
         for attempt in participant.leftovers(lineage, scratch):
+            if epoch is not None and (attempt.epoch != epoch or attempt.roll):
+                continue
             if attempt.generation == unused and not attempt.start:
                 remove(participant, attempt, None)
                 removed.append(attempt)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
 from epochal.txn.reporting import reporter, stream_name
@@ -30,12 +32,16 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
         reporter=reports,
     )
     retrying = Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage)
-    retrying.settle(timeout)
-    found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
     generation = None
-    if found:
-        generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
+    with progress.task(f"publishing the open parts of {stream.path}"):
         retrying.settle(timeout)
+        found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
+        if found:
+            generation = roll_all(
+                stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__
+            )
+            retrying.settle(timeout)
+        CutFile().bring_up_to_date(recovery.journal)
     if as_json:
         answer = {
             "checkpoint": stream.path,

@@ -10,19 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from epochal.cli.exit_codes import INTERRUPTED
 from epochal.cli.text import counted, key_values, paint, print_json_error
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster, HdfsCluster, Node
-from epochal.testing.servers.cassandra_local import CLUSTER_FILE
-from epochal.testing.servers.ports import is_free
-from epochal.testing.servers.routes import CASSANDRA_PORT
+from epochal.testing.servers import CassandraCluster, HdfsCluster, KafkaCluster, Node
+from epochal.testing.servers.ports import is_free, recall
+from epochal.testing.servers.routes import CASSANDRA_PORT, KAFKA_PORT
 
 FAILED = 1
-INTERRUPTED = 130
 INTERVAL = 1.0  # seconds between two checks of the nodes
 
-
-Cluster = TypeVar("Cluster", CassandraCluster, HdfsCluster)
+Cluster = TypeVar("Cluster", CassandraCluster, HdfsCluster, KafkaCluster)
 
 
 def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool) -> int:
@@ -30,7 +28,7 @@ def cassandra(*, nodes: int, port: int | None, folder: str | None, as_json: bool
 
     def start() -> CassandraCluster:
         _print_progress(f"Cassandra with {counted(nodes, 'node')}")
-        chosen = port or _usual_port(nodes, folder)
+        chosen = port or _usual_port(CASSANDRA_PORT, nodes, folder)
         return servers.cassandra(nodes, folder=folder, port=chosen, own=True, tell=_print_progress)
 
     return _serve(start, (_answer if as_json else _how_to_connect), as_json=as_json)
@@ -44,6 +42,17 @@ def hdfs(*, datanodes: int, port: int | None, folder: str | None, as_json: bool)
         return servers.hdfs(datanodes, folder=folder, port=port, own=True, tell=_print_progress)
 
     return _serve(start, (_hdfs_answer if as_json else _how_to_use_hdfs), as_json=as_json)
+
+
+def kafka(*, partitions: int, port: int | None, folder: str | None, as_json: bool) -> int:
+    """Serve Kafka until Ctrl-C or SIGTERM."""
+
+    def start() -> KafkaCluster:
+        _print_progress("Kafka with one broker")
+        chosen = port or _usual_port(KAFKA_PORT, 1, folder)
+        return servers.kafka(partitions=partitions, folder=folder, port=chosen, own=True, tell=_print_progress)
+
+    return _serve(start, (_kafka_answer if as_json else _how_to_use_kafka), as_json=as_json)
 
 
 def _serve(start: Callable[[], Cluster], describe: Callable[[Cluster], str], *, as_json: bool) -> int:
@@ -75,11 +84,11 @@ def _serve(start: Callable[[], Cluster], describe: Callable[[Cluster], str], *, 
     return 0
 
 
-def _usual_port(nodes: int, folder: str | None) -> int | None:
-    """Cassandra's default port, if it is free and the folder has no port of its own yet."""
-    known = folder is not None and Path(folder, CLUSTER_FILE).exists()
-    free = all(is_free(f"127.0.0.{number + 1}", CASSANDRA_PORT) for number in range(nodes))
-    return CASSANDRA_PORT if free and not known else None
+def _usual_port(usual: int, nodes: int, folder: str | None) -> int | None:
+    """The server's default port, if it is free and the folder has no port of its own yet."""
+    known = folder is not None and recall(Path(folder)) is not None
+    free = all(is_free(f"127.0.0.{number + 1}", usual) for number in range(nodes))
+    return usual if free and not known else None
 
 
 def _watch(nodes: Sequence[Node]) -> None:
@@ -102,6 +111,24 @@ def _hdfs_answer(cluster: HdfsCluster) -> str:
     return json.dumps(
         {"uri": cluster.uri, "web": cluster.web, "route": str(cluster.route), "settings": settings, "nodes": nodes}
     )
+
+
+def _kafka_answer(cluster: KafkaCluster) -> str:
+    nodes = [{"host": node.host, "pid": node.pid} for node in cluster.nodes]
+    return json.dumps(
+        {"bootstrap": cluster.bootstrap, "port": cluster.port, "route": str(cluster.route), "nodes": nodes}
+    )
+
+
+def _how_to_use_kafka(cluster: KafkaCluster) -> str:
+    options = f'.option("kafka.bootstrap.servers", "{cluster.bootstrap}").option("subscribe", "orders")'
+    shown = [
+        ("bootstrap servers", cluster.bootstrap),
+        ("in Python", 'spark = epochal.session("orders", kafka=True)'),
+        ("", f'spark.readStream.format("kafka"){options}.load()'),
+        ("for tests", f"export EPOCHAL_KAFKA={cluster.bootstrap}"),
+    ]
+    return key_values(shown)
 
 
 def _how_to_use_hdfs(cluster: HdfsCluster) -> str:

@@ -1,4 +1,4 @@
-"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace; and the script."""
+"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from epochal import published
+from epochal.testing import servers
 from integration_tests.cassandra.tables import Keyspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,17 +35,6 @@ def run(arguments: list[str], folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_script_adds_each_order_to_its_customers_totals_once(space: Keyspace, tmp_path: Path) -> None:
-    script = [str(ROOT / "examples" / "orders_to_cassandra.py"), str(tmp_path), f"{space.hosts[0]}:{space.port}"]
-    totals = [
-        f"c{c}: {len(range(c, 200, 3))} orders, {sum(Decimal(n) + Decimal('0.50') for n in range(c, 200, 3))}"
-        for c in range(3)
-    ]
-
-    assert run(script, tmp_path)[-3:] == totals
-    assert run(script, tmp_path)[-3:] == totals  # nothing has arrived since
-
-
 def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "cassandra.md").read_text().replace("shop.", f"{space.name}.")
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0].replace("9042", str(space.port))
@@ -61,3 +51,15 @@ def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: P
     (total,) = space.execute(f"SELECT customer, amount, orders FROM {space.name}.totals")
     assert tuple(total) == (7, Decimal("3.50"), 2)
     assert sum(epoch.rows for epoch in published(str(tmp_path / "archive" / "orders"))) == 2
+
+
+@pytest.mark.local
+def test_the_script_that_reads_from_kafka_writes_each_order_once_to_three_sinks(
+    space: Keyspace, tmp_path: Path
+) -> None:
+    script = str(ROOT / "examples" / "kafka_to_three_sinks.py")
+    with servers.kafka() as kafka:
+        said = run([script, str(tmp_path), kafka.bootstrap, f"{space.hosts[0]}:{space.port}"], tmp_path)
+    space.execute("DROP TABLE shop.kafka_orders")
+
+    assert said[-3:] == ["files: 100 orders", "Delta: 100 orders", "Cassandra: 100 orders"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,14 @@ def test_jars_are_fetched_into_an_empty_cache_and_found_there_afterwards(
     assert "fetching Delta's jars" in said
     assert capsys.readouterr().err == ""
     assert first == again
-    assert {path.name for path in (tmp_path / "jars").iterdir()} == set(jars.JARS)
+    assert {path.name for path in (tmp_path / "jars").iterdir()} == set(jars.DELTA.names)
     assert all(Path(jar).stat().st_size > 100_000 for jar in first["spark.jars"].split(","))
 
 
 def test_jars_that_cannot_be_had_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path))
-    monkeypatch.setattr(jars, "JARS", {"delta-spark-0.0.0.jar": "io.delta:delta-spark:0.0.0"})
+    missing = replace(jars.DELTA, packages=("io.delta:delta-spark:0.0.0",))
 
     with pytest.raises(Refused, match=r"Without network, put delta-spark-0\.0\.0\.jar into"):
-        jars.fetched()
+        jars.fetched(missing)
     assert list((tmp_path / "jars").iterdir()) == []

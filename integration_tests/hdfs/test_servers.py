@@ -11,7 +11,8 @@ import pytest
 from hdfs import InsecureClient
 
 from epochal.testing import servers
-from epochal.testing.servers import HdfsCluster, Route, ServerFailed, cql
+from epochal.testing.servers import HdfsCluster, Route, ServerFailed
+from epochal.testing.servers.ports import listens
 from integration_tests.cassandra.test_servers import is_there, serve
 from integration_tests.spark.waiting import wait_until
 
@@ -80,13 +81,13 @@ def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path
     told = json.loads(line)
     ports = [urlsplit(told[door]).port or 0 for door in ("uri", "web")]
     pids = [node["pid"] for node in told["nodes"]]
-    assert all(cql.listens("127.0.0.1", port) for port in ports)
+    assert all(listens("127.0.0.1", port) for port in ports)
     assert any(tmp_path.iterdir())
 
     server.kill()
     _, said = server.communicate(timeout=60)
 
     wait_until(lambda: not any(map(is_there, pids)), "its processes to end")
-    wait_until(lambda: not any(cql.listens("127.0.0.1", port) for port in ports), "its ports to close")
+    wait_until(lambda: not any(listens("127.0.0.1", port) for port in ports), "its ports to close")
     wait_until(lambda: not any(tmp_path.iterdir()), "its folder to be removed")
     assert "ready after" in said

@@ -26,6 +26,7 @@ from epochal.sinks.files.options import Format
 from epochal.spark_plugins.listener import _Events
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
+from integration_tests.kafka import topics
 from integration_tests.spark.jvm import CHEAP, LOOPBACK, SHORT_LIVED
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import ROWS, SCHEMA, World
@@ -69,7 +70,7 @@ def main() -> Ending:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
         given = dict(setting.split("=", 1) for setting in arguments.conf)
         conf = {**CHEAP, **SHORT_LIVED, **LOOPBACK, **plain, **given}
-        spark = epochal.session("driver", master=arguments.master, conf=conf)
+        spark = epochal.session("driver", master=arguments.master, conf=conf, kafka=bool(arguments.kafka))
         _run(spark, arguments)
     except KeyboardInterrupt:
         return Ending.INTERRUPTED
@@ -218,11 +219,11 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at, digest=arguments.digest)
     checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
     writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
-    frame = (
-        spark.readStream.schema(SCHEMA)
-        .option("maxFilesPerTrigger", arguments.files_per_trigger)
-        .parquet(f"file:{world.source}")
-    )
+    if arguments.kafka:
+        frame = topics.stream(spark, arguments.kafka, arguments.offsets_per_trigger)
+    else:
+        files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", arguments.files_per_trigger)
+        frame = files.parquet(f"file:{world.source}")
     if arguments.sinks == "hours":
         frame = in_hours(frame)
     if arguments.slow_gate:
@@ -297,6 +298,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--files-per-trigger", type=int, default=1)
+    parser.add_argument("--kafka", default="", help="HOST:PORT/TOPIC, a source instead of files")
+    parser.add_argument("--offsets-per-trigger", type=int, default=topics.PER_TRIGGER)
     parser.add_argument("--endless", action="store_true", help="wait for more when all is read")
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
     parser.add_argument("--stop-session", action="store_true", help="stop Spark before the interpreter ends")

@@ -24,7 +24,7 @@ from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import commit_checks, failpoints
-from epochal.txn.errors import DataLost, Refused
+from epochal.txn.errors import PUT_BACK, DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -106,7 +106,7 @@ class Committer:
             if state is None:
                 raise DataLost(
                     f"sink {self._name!r}: there is no Delta table in {self._layout.target} any more. Epoch "
-                    f"{attempt.epoch} is decided; put the table back"
+                    f"{attempt.epoch} is decided. {PUT_BACK}"
                 )
             if last_epoch(table, state, attempt.lineage) >= attempt.epoch:
                 self._check_same(attempt, epoch, table)
@@ -228,7 +228,8 @@ class Committer:
             raise DataLost(
                 f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be the file that was staged for "
                 f"epoch {attempt.epoch}, but the table's log has another file of that name: two journals have written "
-                "for one stream, or the table was restored. Nothing was changed"
+                "for one stream, or the table was restored. Nothing was changed. Restore checkpoint and table together "
+                "from one copy"
             )
 
     def _live(self) -> set[str]:
@@ -246,7 +247,8 @@ class Committer:
             was = "is neither there nor staged" if found is None else f"has {found}"
             raise DataLost(
                 f"sink {self._name!r}: {path} should have {file.new.size} bytes and {was}: another program has changed "
-                f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+                f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched. "
+                + PUT_BACK
             )
 
     def _check_not_in(self, attempt: Attempt) -> None:
@@ -290,7 +292,8 @@ class Committer:
         self._check_not_in(attempt)
         raise DataLost(
             f"sink {self._name!r}: {staged} should have {file.new.size} bytes: another program has removed or changed "
-            f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+            f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched. "
+            + PUT_BACK
         )
 
     def _sync(self, versions: range) -> None:

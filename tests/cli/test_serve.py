@@ -10,7 +10,7 @@ import pytest
 
 from epochal.cli import main, serve
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster, HdfsCluster, Route, ServerFailed
+from epochal.testing.servers import CassandraCluster, HdfsCluster, KafkaCluster, Route, ServerFailed
 
 
 class StandInNode:
@@ -105,15 +105,15 @@ def test_a_server_that_does_not_start_is_exit_code_1(
 
 def test_the_usual_port_is_taken_if_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "is_free", lambda host, port: True)
-    assert serve._usual_port(3, None) == 9042
+    assert serve._usual_port(9042, 3, None) == 9042
     monkeypatch.setattr(serve, "is_free", lambda host, port: host != "127.0.0.3")
-    assert serve._usual_port(3, None) is None
-    assert serve._usual_port(1, None) == 9042
+    assert serve._usual_port(9042, 3, None) is None
+    assert serve._usual_port(9042, 1, None) == 9042
 
 
 @pytest.mark.parametrize("wrong", [[], ["oracle"], ["cassandra", "--nodes", "2"], ["cassandra", "--port", "x"]])
-def test_wrong_usage_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
+def test_wrong_usage_has_an_exit_code_of_its_own(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^64$"):
         main(["serve", *wrong])
     assert "usage: epochal serve" in capsys.readouterr().err
 
@@ -155,4 +155,31 @@ def test_hdfs_is_served_in_the_same_way(
         [4711],
     )
     assert asked == [(2, "kept", None, True), (1, None, None, True)]
+    assert server.ended == 2
+
+
+def test_kafka_is_served_in_the_same_way(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def start(**options: object) -> KafkaCluster:
+        asked.append((options["partitions"], options["folder"], options["port"], options["own"]))
+        return KafkaCluster([StandInNode()], 9192, route=Route.LOCAL, end=server._end)  # type: ignore[list-item]
+
+    monkeypatch.setattr(servers, "kafka", start)
+    monkeypatch.setattr(serve, "is_free", lambda host, port: port == 9092)
+
+    assert main(["serve", "kafka", "--partitions", "2", "--folder", "kept", "--port", "9192"]) == 0
+    assert main(["serve", "kafka", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert '.option("kafka.bootstrap.servers", "127.0.0.1:9192")' in said
+    assert "export EPOCHAL_KAFKA=127.0.0.1:9192" in said
+    assert json.loads(said.splitlines()[-1]) == {
+        "bootstrap": "127.0.0.1:9192",
+        "port": 9192,
+        "route": "local",
+        "nodes": [{"host": "127.0.0.1", "pid": 4711}],
+    }
+    assert asked == [(2, "kept", 9192, True), (1, None, 9092, True)]
     assert server.ended == 2

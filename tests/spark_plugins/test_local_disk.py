@@ -103,7 +103,7 @@ def test_sparks_own_file_of_settings_may_turn_it_off(tmp_path: Path, monkeypatch
 
 def test_sparks_own_file_of_settings_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Mock(return_value={})
-    monkeypatch.setattr(local_disk, "_spark_defaults", read)
+    monkeypatch.setattr(local_disk, "spark_defaults", read)
 
     assert local_disk.settings_for("local[2]", {}).keys() == SETTINGS
     read.assert_called_once()

@@ -9,7 +9,7 @@ import pytest
 
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.files import LocalFiles
-from epochal.txn.offsets import BY_ITSELF, UNKNOWN, Digest
+from epochal.txn.offsets import BY_ITSELF, UNKNOWN, Digest, Match, compare
 
 PLAN = '{"batchWatermarkMs":0,"batchTimestampMs":1794963691730,"conf":{}}'
 File = tuple[str, int]
@@ -143,6 +143,45 @@ def test_the_rate_source_is_known_by_its_beginning(tmp_path: Path) -> None:
 )
 def test_offsets_of_other_sources_identify_their_rows_by_themselves(tmp_path: Path, offset: str) -> None:
     plan(tmp_path, 7, offset)  # and no offsets/6, which is not needed
+
+    assert proof(tmp_path, 7) == BY_ITSELF
+
+
+def initial(root: Path, offsets: str) -> None:
+    """Where Spark's Kafka source began, as it writes it: the byte is for versions before Spark 2.1."""
+    (root / "sources" / "0").mkdir(parents=True, exist_ok=True)
+    (root / "sources" / "0" / "0").write_bytes(b"\0v1\n" + offsets.encode())
+
+
+def digest(root: Path, epoch: int) -> str:
+    return SparkCheckpoint(LocalFiles(), str(root)).offsets(epoch) or ""
+
+
+def test_an_epoch_of_kafka_that_begins_elsewhere_is_another_although_it_ends_there(tmp_path: Path) -> None:
+    plan(tmp_path, 6, '{"orders":{"0":100}}')
+    plan(tmp_path, 7, '{"orders":{"0":120}}')
+    one = digest(tmp_path, 7)
+    plan(tmp_path, 6, '{"orders":{"0":90}}')
+    other = digest(tmp_path, 7)
+    plan(tmp_path, 6, '{"orders":{"0":100}}')
+
+    assert compare(one, other) is Match.DIFFERENT
+    assert compare(one, digest(tmp_path, 7)) is Match.SAME
+
+
+def test_the_first_epoch_of_kafka_begins_where_its_source_began(tmp_path: Path) -> None:
+    plan(tmp_path, 0, '{"orders":{"0":120}}')
+    unknown = digest(tmp_path, 0)
+    initial(tmp_path, '{"orders":{"0":100}}')
+    one = digest(tmp_path, 0)
+    initial(tmp_path, '{"orders":{"0":0}}')
+
+    assert compare(one, digest(tmp_path, 0)) is Match.DIFFERENT
+    assert compare(unknown, one) is compare(one, unknown) is Match.SAME, "one of the two does not say where it began"
+
+
+def test_a_topic_may_have_the_name_of_a_file_sources_counter(tmp_path: Path) -> None:
+    plan(tmp_path, 7, '{"logOffset":{"0":120}}')
 
     assert proof(tmp_path, 7) == BY_ITSELF
 

@@ -204,7 +204,7 @@ def test_nobody_there_is_not_up() -> None:
     port = ports.free_port(["127.0.0.1"])
 
     assert not cql.answers("127.0.0.1", port)
-    assert not cql.listens("127.0.0.1", port)
+    assert not ports.listens("127.0.0.1", port)
 
 
 def test_the_query_and_its_consistency_are_sent() -> None:

@@ -159,10 +159,12 @@ def test_the_names_that_are_documented_are_there() -> None:
     assert sorted(servers.__all__) == [
         "CassandraCluster",
         "HdfsCluster",
+        "KafkaCluster",
         "Node",
         "Route",
         "ServerFailed",
         "cassandra",
         "hdfs",
+        "kafka",
     ]
     assert routes.CASSANDRA_PORT == 9042

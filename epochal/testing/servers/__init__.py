@@ -3,9 +3,9 @@
     with servers.cassandra() as server:
         CassandraSink("shop.orders", contact_points=server.hosts, port=server.port)
 
-A server is one that the user runs (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`), a set of containers, or local processes from
-Maven's jars: `routes` chooses, `docs/servers.md` has the details. Everything is on loopback, and ends with the process
-that started it, even if that is killed.
+A server is one that the user runs (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`, `EPOCHAL_KAFKA`), a set of containers, or local
+processes from Maven's jars: `routes` chooses, `docs/servers.md` has the details. Everything is on loopback, and ends
+with the process that started it, even if that is killed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,28 @@ from epochal.testing.servers import (
     hdfs_docker,
     hdfs_given,
     hdfs_local,
+    kafka_given,
+    kafka_local,
     routes,
 )
 from epochal.testing.servers.cluster import CassandraCluster, Node
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.hdfs_cluster import HdfsCluster
-from epochal.testing.servers.options import CassandraOptions, HdfsOptions, ServerOptions
+from epochal.testing.servers.kafka_cluster import KafkaCluster
+from epochal.testing.servers.options import CassandraOptions, HdfsOptions, KafkaOptions, ServerOptions
 from epochal.testing.servers.routes import Route
 
-__all__ = ["CassandraCluster", "HdfsCluster", "Node", "Route", "ServerFailed", "cassandra", "hdfs"]
+__all__ = [
+    "CassandraCluster",
+    "HdfsCluster",
+    "KafkaCluster",
+    "Node",
+    "Route",
+    "ServerFailed",
+    "cassandra",
+    "hdfs",
+    "kafka",
+]
 
 
 def cassandra(
@@ -112,6 +125,40 @@ def hdfs(
             return hdfs_docker.start(options, tell)
         case Route.LOCAL:
             return hdfs_local.start(options, tell)
+
+
+def kafka(
+    *,
+    partitions: int = 1,
+    settings: Mapping[str, object] | None = None,
+    folder: str | PathLike[str] | None = None,
+    port: int | None = None,
+    own: bool = False,
+    java_options: Sequence[str] = (),
+    timeout: float = 120.0,
+    tell: Callable[[str], None] | None = None,
+) -> KafkaCluster:
+    """Kafka 4.1 on 127.0.0.1, ready to use: one broker that is its own controller (KRaft).
+
+    `partitions` is the number that topics get that are made by their first message; `create_topic` takes its own.
+    `settings` are keys of server.properties. The other options are those of `cassandra`.
+    """
+    options = KafkaOptions(
+        partitions=partitions,
+        settings=dict(settings or {}),
+        folder=Path(folder) if folder is not None else None,
+        port=port,
+        java_options=tuple(java_options),
+        timeout=timeout,
+    )
+    route = routes.choose(routes.KAFKA, own=own or options.needs_own_server, engine_answers=lambda: False)
+    match route:
+        case Route.GIVEN:
+            return kafka_given.connect(routes.endpoint(routes.KAFKA, routes.KAFKA_PORT))
+        case Route.DOCKER:
+            raise ServerFailed(f"Kafka is not run in containers; {routes.ROUTES}=local runs it as a process")
+        case Route.LOCAL:
+            return kafka_local.start(options, tell)
 
 
 def _may_be_containers(options: ServerOptions) -> bool:

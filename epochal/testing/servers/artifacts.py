@@ -75,6 +75,15 @@ HDFS = Artifact(
     also=("hadoop-common", "hadoop-hdfs-client"),
 )
 
+KAFKA = Artifact(
+    title="Kafka",
+    size="43 MB",
+    group="org.apache.kafka",
+    name="kafka_2.13",
+    version="4.1.0",
+    others=("org.slf4j:slf4j-simple:1.7.36",),  # without it Kafka has no log
+)
+
 
 def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = None) -> list[Path]:
     """The jars of a server, sorted by name. The first call fetches them."""

@@ -10,10 +10,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from epochal.testing.servers.java import Java
+from epochal.testing.servers.java import QUICK, Java
 
 MAIN = "org.apache.cassandra.service.CassandraDaemon"
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 SMALL = (
     "-Xms128m",
     "-Xmx1g",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,9 @@ from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.local_process import LocalProcess, end_all
 from epochal.testing.servers.options import CassandraOptions
-from epochal.testing.servers.ports import free_port, is_free
+from epochal.testing.servers.ports import free_port, recall, remember
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.supervisor import Supervisor
-
-CLUSTER_FILE = "cluster.json"
 
 
 def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> CassandraCluster:
@@ -98,18 +95,14 @@ class LocalNode(LocalProcess):
 
 def _ports(folder: Path, hosts: Sequence[str], wanted: int | None) -> tuple[int, int]:
     """Ports for clients and between nodes. A folder that was used before keeps its ports: nodes have stored them."""
-    memory = folder / CLUSTER_FILE
-    if memory.exists():
-        known = json.loads(memory.read_text())
+    known = recall(folder)
+    if known is not None:
         if known["nodes"] != len(hosts):
             raise ServerFailed(f"{folder} holds a cluster with nodes={known['nodes']}, not {len(hosts)}")
         port, storage_port = wanted or known["port"], known["storage_port"]
     else:
         port = wanted or free_port(hosts)
         storage_port = free_port(hosts, [port])
-    for host in hosts:
-        for one in (port, storage_port):
-            if not is_free(host, one):
-                raise ServerFailed(f"{host}:{one} is in use")
-    memory.write_text(json.dumps({"nodes": len(hosts), "port": port, "storage_port": storage_port}))
+    cluster = {"nodes": len(hosts), "port": port, "storage_port": storage_port}
+    remember(folder, cluster, [(host, one) for host in hosts for one in (port, storage_port)])
     return port, storage_port

@@ -39,15 +39,6 @@ class Consistency(IntEnum):
     ALL = 0x05
 
 
-def listens(host: str, port: int) -> bool:
-    """Whether a server accepts connections there."""
-    try:
-        with socket.create_connection((host, port), timeout=TIMEOUT):
-            return True
-    except OSError:
-        return False
-
-
 def speaks_tls(host: str, port: int) -> bool:
     """Whether a TLS server answers, even one that requires client certificates.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 from collections.abc import Mapping, Sequence
 
+from epochal.testing.servers.java import QUICK
+
 GOOD = (17, 21)  # tried on 17; Spark runs the same version of its client on 21 too
 # Under the names of Hadoop's own command `hdfs`.
 MAINS: Mapping[str, str] = {
@@ -15,10 +17,7 @@ FORMAT = ("-format", "-nonInteractive", "-force")
 JVM = (
     "-Xmx256m",
     "-Xss512k",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Xshare:auto",
+    *QUICK,
     "-Djava.net.preferIPv4Stack=true",
     "-Dfile.encoding=UTF-8",
 )

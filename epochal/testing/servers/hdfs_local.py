@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -16,12 +15,11 @@ from epochal.testing.servers.hdfs_site import Ports
 from epochal.testing.servers.java import find_java
 from epochal.testing.servers.local_process import LocalProcess, end_all
 from epochal.testing.servers.options import HdfsOptions
-from epochal.testing.servers.ports import is_free
+from epochal.testing.servers.ports import is_free, recall, remember
 from epochal.testing.servers.routes import Route
 from epochal.testing.servers.supervisor import Supervisor
 
 HOST = "127.0.0.1"
-CLUSTER_FILE = "cluster.json"
 
 
 def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsCluster:
@@ -61,7 +59,7 @@ def start(options: HdfsOptions, tell: Callable[[str], None] | None) -> HdfsClust
             timeout=options.timeout,
         )
         if not (folder / "namenode" / "data" / "current").exists():
-            _format(process(None, *hdfs_java.FORMAT))
+            process(None, *hdfs_java.FORMAT).run_to_end()
         if tell:
             tell(f"starting {cluster.uri} with DataNodes: {len(datanodes)}")
         for one in (namenode, *datanodes):
@@ -89,20 +87,10 @@ class HdfsProcess(LocalProcess):
         self.wait_until(lambda: not is_free(HOST, self.port))
 
 
-def _format(process: HdfsProcess) -> None:
-    process.launch()
-    try:
-        process.wait_until(lambda: False)
-    except ServerFailed:
-        if process.code() != 0:
-            raise
-
-
 def _ports(folder: Path, options: HdfsOptions) -> Ports:
     """A folder that was used before keeps its ports: DataNodes have stored the NameNode's."""
-    memory = folder / CLUSTER_FILE
-    if memory.exists():
-        known = json.loads(memory.read_text())
+    known = recall(folder)
+    if known is not None:
         if len(known["datanodes"]) != options.datanodes:
             raise ServerFailed(f"{folder} holds a cluster with datanodes={len(known['datanodes'])}")
         ports = Ports(rpc=known["rpc"], web=known["web"], datanodes=tuple(map(tuple, known["datanodes"])))
@@ -110,9 +98,6 @@ def _ports(folder: Path, options: HdfsOptions) -> Ports:
             raise ServerFailed(f"{folder} holds a cluster at port {ports.rpc}, not {options.port}")
     else:
         ports = Ports.free(HOST, options.datanodes, options.port)
-    for port in ports.all:
-        if not is_free(HOST, port):
-            raise ServerFailed(f"{HOST}:{port} is in use")
-    found = {"rpc": ports.rpc, "web": ports.web, "datanodes": [list(three) for three in ports.datanodes]}
-    memory.write_text(json.dumps(found))
+    cluster = {"rpc": ports.rpc, "web": ports.web, "datanodes": [list(three) for three in ports.datanodes]}
+    remember(folder, cluster, [(HOST, port) for port in ports.all])
     return ports

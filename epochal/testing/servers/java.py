@@ -13,6 +13,8 @@ from epochal.testing.servers.errors import ServerFailed
 
 # Cassandra 5.0 supports 11 and 17, and runs on 21 if a security manager is allowed; 24 has none.
 GOOD = (11, 17, 21)
+# Of every server: the simple compiler and the simple collector start fastest.
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 USUAL_PLACES = (
     "/usr/lib/jvm/*",
     "/usr/java/*",

@@ -69,6 +69,15 @@ class LocalProcess:
         message = f"{self.name} did not answer within {self._timeout:g} s"
         wait_until(answers, self._timeout, lambda: f"{message}:\n{self.log_tail()}")
 
+    def run_to_end(self) -> None:
+        """Start it and wait until it has ended. Raises `ServerFailed` unless its exit code is 0."""
+        self.launch()
+        try:
+            self.wait_until(lambda: False)
+        except ServerFailed:
+            if self.code() != 0:
+                raise
+
     def stop(self) -> None:
         self.ask_to_end()
         try:

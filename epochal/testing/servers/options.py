@@ -49,6 +49,21 @@ class CassandraOptions(ServerOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KafkaOptions(ServerOptions):
+    """The options of `servers.kafka`."""
+
+    partitions: int = 1
+
+    def __post_init__(self) -> None:
+        faults = [] if self.partitions >= 1 else [f"partitions={self.partitions}: it must be 1 or more"]
+        self._check("kafka", faults)
+
+    @property
+    def needs_own_server(self) -> bool:
+        return self.partitions > 1 or super().needs_own_server
+
+
+@dataclass(frozen=True, kw_only=True)
 class HdfsOptions(ServerOptions):
     """The options of `servers.hdfs`."""
 

@@ -1,7 +1,7 @@
 """Chooses where a server comes from, the first that applies:
 
-1. ``given``: the user runs one and names it (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`). It cannot be killed, and its
-   settings are fixed; a test that needs more gets its own server.
+1. ``given``: the user runs one and names it (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`, `EPOCHAL_KAFKA`). It cannot be
+   killed, and its settings are fixed; a test that needs more gets its own server.
 2. ``docker``: containers, if testcontainers is installed and an engine answers.
 3. ``local``: local processes from Maven's jars.
 
@@ -22,6 +22,8 @@ ROUTES = "EPOCHAL_SERVERS"
 CASSANDRA = "EPOCHAL_CASSANDRA"
 CASSANDRA_IMAGE = "EPOCHAL_CASSANDRA_IMAGE"
 CASSANDRA_PORT = 9042
+KAFKA = "EPOCHAL_KAFKA"
+KAFKA_PORT = 9092
 HDFS = "EPOCHAL_HDFS"
 HDFS_WEB = "EPOCHAL_HDFS_WEB"
 HDFS_IMAGE = "EPOCHAL_HDFS_IMAGE"

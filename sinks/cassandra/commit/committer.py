@@ -18,7 +18,7 @@ from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import commit_checks, failpoints
-from epochal.txn.errors import BadRows, DataLost, FencedOut, Refused
+from epochal.txn.errors import PUT_BACK, BadRows, DataLost, FencedOut, Refused
 from epochal.txn.files import Files, below, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -129,7 +129,7 @@ class Committer:
                     return None
                 raise DataLost(
                     f"sink {self.name!r}: {path} should have {size} bytes: another program has removed or changed "
-                    f"it. Epoch {attempt.epoch} is decided and cannot be written without it"
+                    f"it. Epoch {attempt.epoch} is decided and cannot be written without it. {PUT_BACK}"
                 )
             unwritten[name] = spark_path(path)
         return unwritten
