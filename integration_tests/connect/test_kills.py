@@ -90,7 +90,7 @@ def test_a_server_that_is_killed_leaves_a_process_behind_that_harms_nothing(
     connect.wait_for_workers()
     check_at_the_end(world, files=AHEAD)
     sealed = json.loads((world.journal / "e000000000002.g000001.json").read_text())
-    assert sealed["record"] == "seal"  # what the orphan was about to record
+    assert sealed["kind"] == "seal"  # what the orphan was about to record
 
 
 def test_a_client_that_is_killed_does_not_end_the_query_and_the_next_one_takes_it_over(
