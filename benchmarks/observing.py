@@ -16,10 +16,12 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -29,7 +31,6 @@ from benchmarks.measure import note, race, table
 from benchmarks.streams import SHAPES, SourceStream
 from epochal import DeltaSink, EpochWriter, RollingFileSink, session
 from epochal.metrics.opentelemetry import OpenTelemetryMetrics
-from epochal.txn import coordinator as coordinators
 from epochal.txn.events import Event, Observer, Observers
 from epochal.txn.reporting import Reporter
 
@@ -87,16 +88,10 @@ def _lines(log: Path | None) -> Iterator[None]:
         handler.close()
 
 
-@contextmanager
-def _silence(silent: bool) -> Iterator[None]:
+def _silence(silent: bool) -> AbstractContextManager[object]:
     """Without any event, if asked for."""
-    original = coordinators.reporter
-    if silent:
-        coordinators.reporter = lambda *_, **__: Reporter(Observers())
-    try:
-        yield
-    finally:
-        coordinators.reporter = original
+    made_silent = patch("epochal.txn.coordinator.reporter", lambda *_, **__: Reporter(Observers()))
+    return made_silent if silent else nullcontext()
 
 
 @contextmanager
@@ -135,7 +130,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder:
         spark = session("benchmark", master=f"local[{CORES}]")
         bench = Bench(SourceStream(spark, Path(folder), EPOCHS, ROWS), Path(folder) / "log")
-        figures = race({name: lambda name=name: bench.run(name) for name in bench.spent}, peer=OFF, rounds=args.rounds)
+        figures = race({name: partial(bench.run, name) for name in bench.spent}, peer=OFF, rounds=args.rounds)
         spark.stop()
     milliseconds = {name: 1000 * median(spent[1:]) / EPOCHS for name, spent in bench.spent.items()}
     if args.json:

@@ -8,10 +8,15 @@ import platform
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from integration_tests.spark.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 DEAD = 5
@@ -56,6 +61,36 @@ def command_line(folder: Path, command: str, *options: str) -> subprocess.Comple
     )
 
 
+def console(folder: Path) -> Any:
+    """What `epochal top`, `ui` and `report` show of the stream."""
+    (stream,) = epochal(folder, "top", "--once")["streams"]
+    assert stream["error"] is None
+    return stream["snapshot"]
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[Iterator[Any]]:
+    """What the console shows, once a second, while the stream runs."""
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "epochal.cli", "top", str(folder / "checkpoint"), "--json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watcher.stdout is not None
+        yield (json.loads(line)["streams"][0]["snapshot"] for line in watcher.stdout)
+    finally:
+        watcher.kill()
+        watcher.communicate()
+
+
+def is_staging(shot: Any, epoch: int) -> bool:
+    last = shot["epochs"][-1]
+    return bool(shot["driver"]["running"]) and (last["epoch"], last["phase"]) == (epoch, "staging")
+
+
 def archived(folder: Path) -> list[int]:
     files = sorted((folder / "archive").glob("day=*/*.json"))
     return [json.loads(line)["order_id"] for file in files for line in file.read_text().splitlines()]
@@ -83,6 +118,9 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
     assert before["held"] == [{"epoch": 1, "generation": 3, "sinks": {"files": "waiting"}}]
     assert before["command"] == f"epochal recover {tmp_path / 'checkpoint'}"
     assert len(archived(tmp_path)) == 100
+    shown = console(tmp_path)
+    assert [(held["epoch"], held["advice"]["command"]) for held in shown["held"]] == [(1, before["command"])]
+    assert [line["phase"] for line in shown["epochs"]] == ["visible", "held"]
 
     recovered = epochal(tmp_path, "recover")
     assert [commit["epoch"] for commit in recovered["commits"]] == [1]
@@ -98,7 +136,19 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
     assert [(left["epoch"], left["state"]) for left in collected["kept"]] == [(2, "prepared")]
     assert len(archived(tmp_path)) == 200
 
-    ended = run_driver(tmp_path)
+    # The last one is watched while it stages epoch 2, and does not notice.
+    gate = tmp_path / "gate"
+    with ThreadPoolExecutor() as pool, watching(tmp_path) as shots:
+        running = pool.submit(run_driver, tmp_path, f"after-stage=pause:{gate}")
+        wait_until(lambda: gate.exists() or running.done(), "the driver has staged epoch 2")
+        try:
+            shown = next(shot for shot in shots if is_staging(shot, epoch=2) or running.done())
+        finally:
+            gate.unlink(missing_ok=True)
+        ended = running.result()
+    assert shown["headline"]["standing"] == "running"
+    assert (shown["epochs"][-1]["generation"], shown["in_doubt"][0]["epoch"]) == (6, 2)
+    assert shown["epochs"][-1]["sinks"]["files"]["phase"] == "staging"
     assert ended.returncode == 0, ended.stderr[-3000:]
 
     after = epochal(tmp_path, "status")
@@ -112,3 +162,8 @@ def test_commands_between_killed_drivers_lose_and_double_nothing(tmp_path: Path)
     last = json.loads(live.read_text())["epochs"][-1]
     assert (last["epoch"], last["generation"], last["sinks"]["files"]["rows"]) == (2, 6, 100)
     assert last["begun"] <= last["prepared"] <= last["sinks"]["files"]["visible"] <= last["done"]
+    shown = console(tmp_path)["epochs"][-1]
+    own = shown["sinks"]["files"]
+    steps = [shown["begun"], own["staged"], shown["prepared"], shown["checkpointed"], own["visible"], shown["done"]]
+    assert steps == sorted(steps)
+    assert (shown["phase"], own["rows"], own["bytes"]) == ("visible", 100, last["sinks"]["files"]["bytes"])

@@ -49,6 +49,13 @@ files = WebHdfsFiles("{web}")
 assert files.create("{uri}/extras/file", b"made once")
 print(files.read("{uri}/extras/file").decode())
 """
+METRICS = """\
+import sys
+from epochal.metrics import fault_of, observer_of
+
+target = sys.argv[1]
+print(fault_of(target) or observer_of(target))
+"""
 
 
 @dataclass(frozen=True)
@@ -110,9 +117,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(home / "env", Path(wheel), _packages(home / "env"))
 
 
-def test_without_an_extra_files_are_written(environment: Environment, tmp_path: Path) -> None:
+def test_without_an_extra_files_are_written_and_reported_and_top_has_what_it_needs(
+    environment: Environment, tmp_path: Path
+) -> None:
     assert environment.run(tmp_path, "python", "-c", FILES) == "3"
     assert environment.settled(tmp_path)
+    assert "1 stream" in environment.run(tmp_path, "epochal", "report", "checkpoint", "-o", "report.html")
+    with environment.extra("top"):
+        assert "epoch 0 is visible everywhere" in environment.run(tmp_path, "epochal", "top", "checkpoint", "--once")
 
 
 def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
@@ -138,3 +150,18 @@ def test_hdfs_has_what_its_client_needs(environment: Environment, tmp_path: Path
         code = HDFS.format(web=server.web, uri=server.uri)
 
         assert environment.run(tmp_path, "python", "-c", code) == "made once"
+
+
+@pytest.mark.parametrize(
+    ("extra", "target", "name"),
+    [("metrics", "prometheus://127.0.0.1:0", "Prometheus"), ("otel", "opentelemetry", "OpenTelemetry")],
+)
+def test_metrics_have_what_they_need_and_say_what_is_missing(
+    environment: Environment, tmp_path: Path, extra: str, target: str, name: str
+) -> None:
+    without = environment.run(tmp_path, "python", "-c", METRICS, target)
+    with environment.extra(extra):
+        found = environment.run(tmp_path, "python", "-c", METRICS, target)
+
+    assert without == f"needs a package that is not installed: pip install 'epochal[{extra}]'"
+    assert found == f"epochal's metrics for {name}"

@@ -105,6 +105,13 @@ class SparkCheckpoint:
         return Sources.parse(data or b"")
 
 
+class NewCheckpoint(SparkCheckpoint):
+    """A checkpoint that Spark has yet to create: its query has no id, and no epoch is committed."""
+
+    def query_id(self) -> str:
+        return "a new query"
+
+
 def _without_plan(data: bytes) -> bytes:
     """The version, the watermark and the sources' offsets of an offsets file.
 

@@ -56,7 +56,11 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
     names = parse_names(own.pop("sinks", ""))
     if not names:
         streams = {m[1] for key in settings if (m := re.match(r"spark\.epochal\.([^.]+)\.sinks$", key))}
-        faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{nearest(stream, streams)}")
+        near = [key for key in own if nearest(key, ["sinks"])]
+        hint = f", not {prefix}{near[0]}" if near else nearest(stream, streams)
+        faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{hint}")
+        for key in near:
+            del own[key]
     sinks = [sink for name in names if (sink := _sink(name, own, prefix, faults)) is not None]
     settings_of_writer = Settings(EpochWriter, prefix, faults)
     for name in names:
@@ -81,6 +85,10 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
 def _sink(name: str, own: Mapping[str, str], prefix: str, faults: Faults) -> Participant[DataFrame] | None:
     given = {k.removeprefix(f"{name}."): v for k, v in own.items() if k.startswith(f"{name}.")}
     where = f"{prefix}{name}."
+    near = [key for key in given if nearest(key, ["type"])]
+    if "type" not in given and near:
+        faults.add(f"{where}{near[0]}: no option of a sink{nearest(near[0], ['type'])}")
+        return None
     kind = given.pop("type", "")
     try:
         found = class_of(kind)

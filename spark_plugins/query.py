@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
+from epochal.spark_plugins.causes import cause_of
+from epochal.txn.errors import EpochalError
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
@@ -60,6 +63,15 @@ class EpochQuery:
             self._writer.ended(fault, self.run)
             raise
         self._writer.settle()
+
+    def exception(self) -> EpochalError | StreamingQueryException | None:
+        """Why the query ended; None if it runs or ended well. An error of ours has Spark's as its cause."""
+        theirs = self._query.exception()
+        ours = cause_of(theirs) or (self.run.failure if self.run is not None else None)
+        if ours is None:
+            return theirs
+        ours.__cause__ = ours.__cause__ or theirs
+        return ours
 
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""

@@ -52,8 +52,7 @@ def run_of(run_id: str) -> Run | None:
 
 
 def coordinator_of(
-    files: Files,
-    checkpoint: str,
+    checkpoint: SparkCheckpoint,
     sinks: Sequence[Participant[DataFrame]],
     *,
     eager: bool,
@@ -64,15 +63,15 @@ def coordinator_of(
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
     return Coordinator(
-        journals=lambda incarnation: open_journal(checkpoint, journal, incarnation),
-        checkpoint=SparkCheckpoint(files, checkpoint),
+        journals=lambda incarnation: open_journal(checkpoint.path, journal, incarnation),
+        checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
         choices=choices,
         version=__version__,
-        scratch=scratch_beside(resolve(journal or join(checkpoint, "epochal"))[1]),
+        scratch=scratch_beside(resolve(journal or join(checkpoint.path, "epochal"))[1]),
         observers=observers,
-        stream=stream_name(checkpoint, name),
+        stream=stream_name(checkpoint.path, name),
     )
 
 
@@ -103,8 +102,7 @@ class Run:
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
         coordinator = coordinator_of(
-            files,
-            checkpoint,
+            SparkCheckpoint(files, checkpoint),
             sinks,
             eager=eager,
             journal=journal,
@@ -139,6 +137,11 @@ class Run:
     @property
     def generation(self) -> int:
         return self._settler.coordinator.generation
+
+    @property
+    def failure(self) -> EpochalError | None:
+        """The error that ended the settling between batches, if one did."""
+        return self._settler.failure
 
     def refused(self, fault: EpochalError, epoch: int | None) -> None:
         """Report that the query stops because of an error."""

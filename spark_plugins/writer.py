@@ -17,19 +17,21 @@ from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.texts import parse_names, parse_seconds
-from epochal.sinks.dead_letters import with_dead_letters
+from epochal.sinks.dead_letters import nested_dead_letters, with_dead_letters
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
+from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
-from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
+from epochal.txn.errors import EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
 from epochal.txn.events import Observer
 from epochal.txn.files import join
 from epochal.txn.participant import Participant
-from epochal.txn.reporting import reporter
+from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-RESERVED = "_epochal_"  # the prefix of columns that sinks add temporarily
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -147,6 +148,11 @@ class EpochWriter:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
         _check_sinks(sinks, faults)
+        for sink, letters in nested_dead_letters(sinks):
+            faults.add(
+                f"{letters!r} gets what {sink!r} rejects, and has dead_letters= of its own, which would stay empty; "
+                "dead letters hold any row, so remove those"
+            )
         given = {
             "commit": commit,
             "journal": journal,
@@ -176,6 +182,7 @@ class EpochWriter:
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
+        self._knows_mode = False  # whether its output mode was checked too
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -208,9 +215,13 @@ class EpochWriter:
             self._written = batch
         except EpochalError as fault:
             self._failure = fault
+            if hasattr(frame.sparkSession, "_jsparkSession"):  # Spark Connect is refused, and has no runs here
+                causes.record(bindings.run_of_batch(frame.sparkSession), fault)
             self._report_refused(fault, epoch)
             self._note_failure(fault, str(fault), epoch)
-            raise
+            log.debug("epoch refused", exc_info=fault)
+            # Spark repeats the trace of what is raised here several times: keep it short.
+            raise fault.with_traceback(None) from fault.__cause__
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
             log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
@@ -229,10 +240,10 @@ class EpochWriter:
             kind = type(stream).__name__
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
         try:
-            self._check(stream._df)
-            self._check_checkpoint(stream)
+            self._check_before(stream)
         except EpochalError as fault:
-            self._report_refused(fault, None)
+            location = bindings.location_of(stream)
+            self._report_refused(fault, None, stream_name(location) if location else "")
             raise
         try:
             query = stream.foreachBatch(self).start()
@@ -282,12 +293,12 @@ class EpochWriter:
         if failure is not None and fault is not None:
             raise failure from fault
 
-    def _report_refused(self, fault: EpochalError, epoch: int | None) -> None:
+    def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
         """Report an error that ends the query, if the run that it ended has not done so."""
-        if self._run is not None:
+        if self._run is not None and not self._run.is_closed:
             self._run.refused(fault, epoch)
         else:
-            reporter(self._observers).refused("", fault, epoch)
+            reporter(self._observers, stream=self.stream or stream).refused("", fault, epoch)
 
     def _note_failure(self, fault: Exception, reason: str, epoch: int) -> None:
         if self._run is not None:
@@ -311,19 +322,22 @@ class EpochWriter:
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            self._check(frame)  # before this run writes anything, even if the sinks know the stream
+            before_start.check_frame(
+                self._sinks, frame
+            )  # before this run writes anything, even if the sinks know the stream
         return self._run_of(binding)
 
-    def _check(self, frame: DataFrame) -> None:
-        """Refuse a frame that a sink cannot store, with the faults of all sinks in one error."""
-        found = [
-            f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
-            for name in frame.columns
-            if name.lower().startswith(RESERVED)
-        ]
-        found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
-        if found:
-            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+    def _check_before(self, stream: DataStreamWriter) -> None:
+        """Refuse what the first batch would refuse, as far as it can be told before the query starts."""
+        mode = bindings.output_mode_of(stream)
+        self._knows_mode = mode is not None
+        before_start.check_all(
+            [
+                lambda: before_start.check_frame(self._sinks, stream._df),
+                lambda: before_start.check_output_mode(self._sinks, mode) if mode is not None else None,
+                lambda: self._check_checkpoint(stream),
+            ]
+        )
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
@@ -334,12 +348,14 @@ class EpochWriter:
         location = bindings.location_of(stream)
         if location is None:
             return
-        files, checkpoint = resolve(location, stream._spark)
-        if files.length(join(checkpoint, "metadata")) is None:
-            return  # a new checkpoint has no lineage yet
-        coordinator_of(
-            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
-        ).check()
+        files, path = resolve(location, stream._spark)
+        run = self._run
+        if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
+            raise _busy(run)  # what its sinks hold is of that query
+        before_start.check_places(self._sinks, path)
+        is_new = files.length(join(path, "metadata")) is None
+        checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
+        coordinator_of(checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -348,9 +364,7 @@ class EpochWriter:
             if run is not None and run.binding.run_id == binding.run_id:
                 return run
             if run is not None and run.binding.query_id != binding.query_id and run.is_active():
-                raise Refused(
-                    f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own"
-                )
+                raise _busy(run)
             if run is not None:
                 run.close()
             if run_of(binding.run_id) is not None:
@@ -360,8 +374,11 @@ class EpochWriter:
                     "Put all sinks into one EpochWriter"
                 )
             self._failure = None
-            for sink in self._sinks:
-                sink.check_output_mode(binding.output_mode)
+            was_checked = self._checked == binding.run_id
+            if not (was_checked and self._knows_mode):
+                before_start.check_output_mode(self._sinks, binding.output_mode)
+            if not was_checked:
+                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
             observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
             self._run = Run(
                 binding,
@@ -377,12 +394,19 @@ class EpochWriter:
             return self._run
 
 
+def _busy(run: Run) -> Refused:
+    return Refused(f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own")
+
+
 def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
     faults.check(len(sinks) > 0, "sinks: give one at least")
     names = []
     for sink in sinks:
         if isinstance(sink, list | tuple):
             faults.add("sinks: give them one by one, EpochWriter(one, other), not as a list")
+            continue
+        if isinstance(sink, type):
+            faults.add(f"sinks: {sink.__name__} is a class; give a sink that was made of it, {sink.__name__}(...)")
             continue
         lacking = [part for part in NEEDED if not hasattr(sink, part)]
         if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):

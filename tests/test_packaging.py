@@ -14,7 +14,13 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parent.parent
 
 
-SOURCES = (".py", ".java")  # Java is compiled where it runs
+SOURCES = (
+    ".py",
+    ".java",
+    ".html",
+    ".css",
+    ".js",
+)  # Java is compiled where it runs; the rest is the page of `epochal ui`
 
 
 def modules_in_repository() -> set[str]:

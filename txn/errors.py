@@ -16,6 +16,7 @@ The class says what to do, the message what happened and what follows::
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
     ├── DataLost               staged data of a decided epoch is gone: investigate before going on
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
+    ├── CutGone                a cut can no longer be read: take a newer one
     ├── NotSettled             a store does not answer; the epoch is safe and will be committed later
     └── SettlingFailed         settling stopped with an unexpected error; nothing is lost, report it
 
@@ -50,7 +51,12 @@ class OptionError(EpochalError, ValueError):
 
 
 class Refused(EpochalError):
-    """Continuing would lose or double rows; nothing was written."""
+    """Continuing would lose or double rows; nothing was written.
+
+    `offers` are the options of EpochWriter that answer it, each with the token to give: ``("adopt", "1f0c9a2e@41")``.
+    """
+
+    offers: tuple[tuple[str, str], ...] = ()
 
 
 class ForeignTarget(Refused):
@@ -97,6 +103,10 @@ class BadRows(EpochalError, ValueError):
     """Rows that the sink cannot hold."""
 
 
+class CutGone(EpochalError):
+    """What a store held after an epoch can no longer be read from it."""
+
+
 class NotSettled(EpochalError):
     """A decided epoch waits for a store that does not answer."""
 
@@ -109,6 +119,35 @@ class StoreAway(OSError):
     """A store does not answer, or not yet: wait and try again."""
 
     sink: str = ""  # which one, if it is a sink's store
+
+
+def all_in_one(faults: Sequence[EpochalError]) -> EpochalError:
+    """One error that tells all of them, of the class of the first; the only one as it is.
+
+    >>> print(all_in_one([Refused("a: 1. Nothing was written"), Refused("b: 2. Nothing was written")]))
+    refused for 2 reasons:
+      - a: 1. Nothing was written
+      - b: 2. Nothing was written
+    """
+    faults = list({str(fault): fault for fault in faults}.values())  # two checks may find the same
+    if len(faults) == 1:
+        return faults[0]
+    kind = type(faults[0])
+    lines = "".join("\n  - " + str(fault).replace("\n", "\n    ") for fault in faults)
+    offers = tuple(dict.fromkeys(offer for fault in faults for offer in getattr(fault, "offers", ())))
+    answers = []
+    for option in ("adopt", "new"):
+        tokens = [token for name, token in offers if name == option]
+        answers += [f"{option}={tokens!r}"] if len(tokens) > 1 else []
+    together = f"\nSeveral answers are given together: {', '.join(answers)}" if answers else ""
+    text = f"refused for {len(faults)} reasons:{lines}{together}"
+    if issubclass(kind, OptionError):
+        return Refused(text)
+    one = kind(text)
+    if isinstance(one, Refused):
+        one.offers = offers
+    one.__cause__ = faults[0].__cause__
+    return one
 
 
 class CommitFailed(Exception):

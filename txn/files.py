@@ -142,6 +142,21 @@ def identity_of(path: str) -> str:
     return f"{parts.scheme}://{host}:{parts.port or ''}{parts.path.rstrip('/')}"
 
 
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or is inside it, by name and, on local disks, by every link to it.
+
+    >>> is_within("/c/epochal", "/c/"), is_within("/c", "/c"), is_within("/cc", "/c"), is_within("hdfs://h/c/d", "/c")
+    (True, True, False, False)
+    """
+    if is_local(path) != is_local(folder):
+        return False
+    if is_local(path):
+        path, folder = (os.path.realpath(local_path(place)) for place in (path, folder))
+    one, other = urlsplit(path), urlsplit(folder)
+    inside = f"{one.path.rstrip('/')}/".startswith(f"{other.path.rstrip('/')}/")
+    return inside and (one.scheme, one.netloc) == (other.scheme, other.netloc)
+
+
 def walk(files: Files, path: str) -> Iterator[Entry]:
     """Every file below a folder, by listing each folder."""
     for entry in files.list(path):

@@ -15,6 +15,7 @@ from typing import Generic
 
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.coordinator import Coordinator, Rows
+from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 from epochal.txn.reporting import SILENT, Reporter
 
@@ -130,10 +131,16 @@ class Settler(Retrying, Generic[Rows]):
         self._on_failure = on_failure
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._cut = CutFile()
         self.failure: EpochalError | None = None  # the error that ended the background thread
 
     def _settle_coordinator(self) -> None:
         self.coordinator.settle()
+
+    def settle(self, timeout: float | None = None) -> None:
+        super().settle(timeout)
+        if self._thread is None:  # else it does this, so that no batch waits for it
+            self._show_cut()
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called."""
@@ -178,6 +185,15 @@ class Settler(Retrying, Generic[Rows]):
         self.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=30)
+            self._cut.update(self.coordinator.journal, self.coordinator.journal.view)  # what was settled last
+
+    def _show_cut(self) -> None:
+        """Bring the watermark file up to date, without the lock: no batch waits for it."""
+        journal = self.coordinator.journal
+        if not self._cut.has_begun(journal):
+            with self._lock:  # it reads the journal
+                self._cut.begin(journal)
+        self._cut.update(journal, journal.view)
 
     def _wait_for_room(self, epoch: int) -> None:
         """Wait until few enough earlier epochs are pending."""
@@ -241,6 +257,7 @@ class Settler(Retrying, Generic[Rows]):
                 return
             try:
                 failed = self._try()
+                self._show_cut()
                 pause = self._until_due() if failed is None else None
                 if pause == 0.0:
                     failed = self._roll()

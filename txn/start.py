@@ -14,7 +14,7 @@ from epochal.txn.access import refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
-from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
+from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused, all_in_one
 from epochal.txn.guard import Observed, StartPlan, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
@@ -162,10 +162,15 @@ class Start(Generic[Rows]):
 
     def _memories(self, lineage: str) -> dict[str, Memory]:
         """What each store has recorded."""
-        memories = {}
+        memories, refused = {}, []
         for name, participant in self.participants.items():
-            with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
-                memories[name] = participant.open(lineage)
+            try:
+                with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
+                    memories[name] = participant.open(lineage)
+            except EpochalError as fault:
+                refused.append(fault)
+        if refused:
+            raise all_in_one(refused)
         return memories
 
     def _check_last(self, journal: Journal) -> None:

@@ -23,6 +23,9 @@ EXAMPLES = """examples:
   epochal status  checkpoints/orders --json     the same as JSON
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
   epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
+  epochal top     checkpoints/*                 the same for several streams, live on the terminal
+  epochal ui      checkpoints/*                 the same in a browser, with a timeline of epochs
+  epochal report  checkpoints/* -o status.html  the same as one HTML file
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
   epochal resolve checkpoints/orders --abort 42 remove what a dead driver has staged of epoch 42, or say why not
   epochal roll    checkpoints/orders            publish all open parts; stops a running query
@@ -37,7 +40,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
-SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status")
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -84,6 +87,20 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import audit
 
             return audit.run(options.checkpoint, options.journal, fast=options.fast, as_json=options.json)
+        case "top":
+            from epochal.cli.console import top
+
+            return top.run(options.checkpoints, options.journal, once=options.once, as_json=options.json)
+        case "ui":
+            from epochal.cli.console import ui
+
+            return ui.run(options.checkpoints, options.journal, port=options.port, as_json=options.json)
+        case "report":
+            from epochal.cli.console import report
+
+            return report.run(
+                options.checkpoints, options.journal, output=options.output, audit=options.audit, as_json=options.json
+            )
         case "recover":
             from epochal.cli import recover
 
@@ -185,12 +202,7 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     stream = argparse.ArgumentParser(add_help=False)
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
-    stream.add_argument(
-        "--trust",
-        metavar="HOST[,HOST]",
-        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
-    )
-    stream.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
+    _add_stores(stream)
 
     kind: type[argparse.ArgumentParser] = _JsonParser if as_json else _Parser
     whole = kind(
@@ -211,6 +223,7 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         action="store_true",
         help="check names, lengths and logs only; reads no rows and needs no Spark",
     )
+    _add_console(commands, [common, verbose])
     about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
     recover = commands.add_parser(
         "recover", parents=[stream, common, verbose], help=about, description=_sentence(about)
@@ -281,6 +294,34 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
     hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
+
+
+def _add_stores(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust",
+        metavar="HOST[,HOST]",
+        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
+    )
+    command.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
+
+
+def _add_console(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], parents: list[argparse.ArgumentParser]
+) -> None:
+    """The commands that show several streams."""
+    streams = argparse.ArgumentParser(add_help=False)
+    streams.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="the checkpointLocations of queries")
+    _add_stores(streams)
+    about = "show streams, sinks, epochs, lag and what is held, live on the terminal; reads only"
+    top = commands.add_parser("top", parents=[streams, *parents], help=about, description=_sentence(about))
+    top.add_argument("--once", action="store_true", help="print one frame and end")
+    about = "show the same in a browser, with a timeline of epochs; a page on 127.0.0.1, reads only"
+    ui = commands.add_parser("ui", parents=[streams, *parents], help=about, description=_sentence(about))
+    ui.add_argument("--port", type=_number(0), metavar="N", help="the page's port (4180, or a free one; 0: a free one)")
+    about = "write the page as one HTML file that can be sent around; reads only"
+    report = commands.add_parser("report", parents=[streams, *parents], help=about, description=_sentence(about))
+    report.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write; - for stdout")
+    report.add_argument("--audit", action="store_true", help="run `epochal audit --fast` and put the result in")
 
 
 def _sentence(text: str) -> str:

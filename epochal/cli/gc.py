@@ -17,7 +17,7 @@ from epochal.cli.text import counted, paint
 from epochal.txn.errors import EpochalError, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.incarnations import all_journals
-from epochal.txn.journal import Journal
+from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.plan import Removal
 from epochal.txn.recovery import Leftover, Place, Sinks, fence, leftovers, remove_leftovers
@@ -70,7 +70,7 @@ def _collect(stream: Stream, journal: Journal, lineage: str, newest: int, result
     result.temporary.extend(n for n in stream.files.names(journal.path) if n.startswith(TEMPORARY))
     if remove:
         journal.sweep()
-    sinks = Sinks(journal.read(), build)
+    sinks = Sinks(journal.read(), build, scratch=scratch_beside(stream.journal_path))
     for place in sinks.places():
         try:
             found = leftovers(journal.read(), sinks, place, lineage, newest=newest)

@@ -12,6 +12,7 @@ from epochal.cli import progress as show
 from epochal.cli.stream_status import attempts_in_doubt
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, listed, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery
@@ -36,6 +37,7 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     )
     with show.task(f"finishing {listed(waiting)}" if waiting else "looking for what to finish"):
         Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
+    CutFile().bring_up_to_date(recovery.journal)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:

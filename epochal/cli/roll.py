@@ -13,6 +13,7 @@ from epochal.cli import progress
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
 from epochal.txn.reporting import reporter, stream_name
@@ -40,6 +41,7 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
                 stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__
             )
             retrying.settle(timeout)
+        CutFile().bring_up_to_date(recovery.journal)
     if as_json:
         answer = {
             "checkpoint": stream.path,

@@ -136,7 +136,18 @@ class Declaration:
         raise TypeError(f"{self.name}: {self.types} has no usual check; declare it with check=")
 
     def _check_word(self, faults: Faults, option: str, value: Any) -> Any:
-        faults.one_of(option, value, self.words)
+        group = "" if self.group is None else self.group.__name__
+        if group and isinstance(value, str) and nearest(value.lower(), [group.lower()]):
+            first = next(iter(declarations(self.group)), "")
+            faults.add(
+                f"{option}={value!r}: give {a(group)}, {group}({first}=...), not its name; as a Spark setting, "
+                f"{option}.{first}"
+            )
+        elif group and value not in self.words:
+            words = ", ".join(map(repr, self.words))
+            faults.add(f"{option}={value!r}: must be one of {words}, or {a(group)}{nearest(str(value), self.words)}")
+        else:
+            faults.one_of(option, value, self.words)
         return value
 
     def _check_group(self, faults: Faults, option: str, value: Any) -> Any:
@@ -202,8 +213,15 @@ def declared_options(init: Init) -> Init:
             return
         faults = [f"{name}: {_whereabouts(name, names, declarations(checked))}" for name in unknown]
         what = type(self).__name__
+        known = {name: value for name, value in options.items() if name in names}
+        if missing := _missing(signature, given, known):
+            others = Faults(what)
+            for name, value in known.items():
+                if name in declarations(checked):
+                    declarations(checked)[name].checked(value, others)
+            raise OptionError(what, [*faults, *(f"{name}: missing" for name in missing), *others.found])
         try:
-            init(self, *given, **{name: value for name, value in options.items() if name in names})
+            init(self, *given, **known)
         except OptionError as error:
             what, faults = error.what, [*faults, *error.faults]
         raise OptionError(what, faults)
@@ -215,6 +233,13 @@ def declared_options(init: Init) -> Init:
     lines = "".join(f"\n  {name}: {doc}" for name, doc in docs.items())
     checked.__doc__ = f"Options:{lines}" if lines else init.__doc__
     return cast("Init", checked)
+
+
+def _missing(signature: inspect.Signature, given: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
+    """The arguments that a constructor needs and did not get."""
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
+    by_place = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY][: len(given)]
+    return [p.name for p in parameters if p.default is REQUIRED and p.name not in (*by_place, *options)]
 
 
 def _whereabouts(name: str, names: Sequence[str], options: Mapping[str, Declaration]) -> str:

@@ -20,6 +20,10 @@ class Faults:
         self._what = what
         self._faults: list[str] = []
 
+    @property
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._faults)
+
     def add(self, fault: str) -> None:
         self._faults.append(fault)
 

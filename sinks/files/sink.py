@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from epochal.sinks.files import manifest
+from epochal.sinks.files import manifest, past
 from epochal.sinks.files.audit.auditor import Auditor
 from epochal.sinks.files.commit import Publisher, check_predecessor
 from epochal.sinks.files.formats import joining
@@ -35,6 +35,7 @@ from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Scope, StoreReport
+from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import Refused
 from epochal.txn.model import (
     Attempt,
@@ -51,6 +52,7 @@ from epochal.txn.model import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("epochal")
 
@@ -75,6 +77,7 @@ class RollingFileSink(FileOptions):
         self._checked_open = False
         self._warned_of_watermark = False
         self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
+        self._columns: StructType | None = None  # of the frame that was checked: for readers of the journal
 
     @property
     def rolls(self) -> RollingFileSink:
@@ -94,6 +97,8 @@ class RollingFileSink(FileOptions):
             description.pop("compression", None)  # it is for parts that are still to be joined
         if self.has_header:
             description["header"] = True
+        if self._columns is not None:
+            description[past.KEY] = past.reading_of(self, self._columns).to_json()
         return description
 
     @classmethod
@@ -120,6 +125,7 @@ class RollingFileSink(FileOptions):
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         check_writable(self.name, self._place()[1].target)
+        self._columns = rows.schema
         return checking.faults(rows, self)
 
     def check_output_mode(self, mode: str) -> None:
@@ -222,6 +228,12 @@ class RollingFileSink(FileOptions):
     def audit(self, scope: Scope) -> StoreReport:
         files, layout = self._place()
         return Auditor(files, layout, spreads=self._spreads, has_header=self.has_header).audit(scope)
+
+    def pin(self, at: SinkAt) -> dict[str, Json]:
+        return past.Past(*self._place(), at).pin()
+
+    def read_at(self, spark: SparkSession, at: SinkAt, pin: Mapping[str, Json]) -> DataFrame:  # noqa: ARG002  # the epoch says it all
+        return past.Past(*self._place(), at).read(spark)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout = self._place()

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from epochal.cli import commands, main, schema
+from epochal.cli.console.model import Phase
 from epochal.cli.exit_codes import MEANINGS
 from epochal.cli.verdict import Standing
 from epochal.sinks.storage.sink_files import LocalSinkFiles
@@ -68,6 +69,10 @@ def test_schemas_list_the_values_that_the_code_has() -> None:
     assert of("status", "leftovers", *item, "state") == {state.value for state in State}
     assert of("gc", "kept", *item, "rule") == {removal.value for removal in Removal}
     assert of("audit", "verdict") == of("audit", "sinks", *item, "verdict") == {verdict.value for verdict in Verdict}
+    snapshot = ("streams", *item, "snapshot", "properties")
+    assert of("top", *snapshot, "headline", "properties", "standing") == {standing.value for standing in Standing}
+    assert of("top", *snapshot, "driver", "properties", "liveness") == {liveness.value for liveness in Liveness}
+    assert of("top", *snapshot, "epochs", *item, "phase") == {phase.value for phase in Phase}
     assert of("resolve", "resolution") == {resolution.value for resolution in Resolution}
     assert of("error", "error", "properties", "exit_code") < set(MEANINGS)
     assert of("status", "exit_code") < set(MEANINGS)
@@ -153,6 +158,16 @@ def test_the_answers_of_other_commands_fit_their_schemas(
     answer = scene.command(*command, "--json")
 
     check("error" if "error" in answer.json else command[0], answer.json)
+
+
+@pytest.mark.parametrize("made", SCENES)
+def test_top_fits_its_schema_in_every_state(scene: Scene, made: Callable[[Scene], None]) -> None:
+    made(scene)
+
+    answer = scene.command("top", str(scene.root / "nowhere"), "--once", "--json")
+
+    assert answer.code == 0
+    check("top", answer.json)
 
 
 @pytest.mark.parametrize(("made", "options"), [(held, ["--commit", "0"]), (staging_and_dead, ["--abort", "1"])])

@@ -216,6 +216,20 @@ def test_a_replay_with_a_loser(watched: Watched) -> None:
     ]
 
 
+def test_a_loser_that_might_have_won_is_removed_when_the_winner_is_visible(watched: Watched) -> None:
+    old = watched.coordinator()
+    watched.stream.plan(0)
+    old.run(0, [1, 2])
+    new = watched.coordinator()
+    watched.commit(0)  # by the old driver, which was only slow
+    watched.story()
+
+    new.run(0, [1, 2])
+    new.settle()
+
+    assert watched.story()[-4:] == ["decided 0.2", "committed 0.2 sink 2", "aborted 0.1 sink", "done 0.2"]
+
+
 def test_the_winner_may_be_the_older_attempt(watched: Watched) -> None:
     old = watched.coordinator()
     watched.stream.plan(0)
