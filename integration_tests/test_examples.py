@@ -70,7 +70,12 @@ def test_the_notebook_repairs_what_failed_and_is_stored_without_outputs() -> Non
     notebook = json.loads((EXAMPLES / "exactly_once.ipynb").read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names: dict[str, object] = {"__name__": "__main__"}
-    said = printed_by(lambda: [exec("".join(cell["source"]), names) for cell in cells])
+
+    def run() -> None:
+        for cell in cells:
+            exec("".join(cell["source"]), names)
+
+    said = printed_by(run)
 
     assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
     assert said == [

@@ -26,7 +26,7 @@ from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import EpochalError, FencedOut
+from epochal.txn.errors import EpochalError, FencedOut, NotSettled
 from epochal.txn.events import Observer, StreamRefused
 from epochal.txn.files import Files, join
 from epochal.txn.journal import Journal, scratch_beside
@@ -101,6 +101,7 @@ class Run:
         self._closed = False
         self._settled = False
         self._live_events = LiveObserver()
+        self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
         self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
@@ -155,8 +156,16 @@ class Run:
         coordinator = self._settler.coordinator
         coordinator.reporter.refused(coordinator.lineage, fault, epoch)
 
-    def failed(self, error: str, reason: str, epoch: int | None = None) -> None:
-        """Note in the live file why the query ended, if the error is not one that `refused` reports."""
+    def batch_failed(self, fault: Exception, reason: str, epoch: int) -> None:
+        """Remember an error in a batch. It counts if Spark says that the query has failed: it may have been stopped."""
+        self._fault = (fault, reason, epoch)
+
+    def failed(self, text: str) -> None:
+        """Spark says that the query has failed: write why into the live file, unless `refused` has."""
+        fault, reason, epoch = self._fault or (None, one_line(text), None)
+        if isinstance(fault, NotSettled):
+            return  # it was stopped while a store did not answer
+        error = "StreamingQueryException" if fault is None else type(fault).__name__
         coordinator = self._settler.coordinator
         self._live_events(
             StreamRefused(
@@ -267,7 +276,7 @@ def _retire_soon(run: Run | None, fault: str | None) -> None:
     """Retire in a new thread: Spark's listener bus is shared and must not wait for a store."""
     if run is not None:
         if fault is not None:
-            run.failed("StreamingQueryException", one_line(fault))
+            run.failed(fault)
         threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 

@@ -239,14 +239,17 @@ class EpochWriter:
             if hasattr(frame.sparkSession, "_jsparkSession"):  # Spark Connect is refused, and has no runs here
                 causes.record(bindings.run_of_batch(frame.sparkSession), fault)
             self._report_refused(fault, epoch)
+            self._note_failure(fault, str(fault), epoch)
             log.debug("epoch refused", exc_info=fault)
             # Spark repeats the trace of what is raised here several times: keep it short.
             raise fault.with_traceback(None) from fault.__cause__
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
             log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
-            if self._run is not None:
-                self._run.failed(type(fault).__name__, in_short(fault), epoch)
+            self._note_failure(fault, in_short(fault), epoch)
+            raise
+        except Exception as fault:
+            self._note_failure(fault, one_line(str(fault)), epoch)
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
@@ -292,6 +295,7 @@ class EpochWriter:
     def _start_remote(self, stream: Any) -> EpochQuery:
         """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
         started.check_sinks(self._sinks)
+        started.check_observers(self._observers)
         before_start.check_names(started.columns_of(stream))
         session = started.session_of(stream)
         remote = started.prepared(stream)
@@ -325,7 +329,7 @@ class EpochWriter:
             self._run = None
         if run is not None:
             if fault is not None:
-                run.failed(type(fault).__name__, one_line(str(fault)))
+                run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
@@ -337,6 +341,10 @@ class EpochWriter:
             self._run.refused(fault, epoch)
         else:
             reporter(self._observers, stream=self.stream or stream).refused("", fault, epoch)
+
+    def _note_failure(self, fault: Exception, reason: str, epoch: int) -> None:
+        if self._run is not None:
+            self._run.batch_failed(fault, reason, epoch)
 
     def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:

@@ -74,7 +74,7 @@ def test_the_code_of_the_page_about_sinks_is_that_of_the_example() -> None:
     found = [any(same_code(indent(block, " " * n), sources) for n in (0, 4, 8)) for block in blocks]
 
     assert [block for block, there in zip(blocks, found, strict=True) if not there] == []
-    assert len(blocks) == 7
+    assert len(blocks) == 8
 
 
 def test_every_example_is_in_the_table_of_examples_and_all_that_it_links_exists() -> None:

@@ -19,6 +19,7 @@ class ServerFiles:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._read: dict[str, dict[str, bytes]] = {}  # by the path that was read: names and contents
+        self._times: dict[str, dict[str, float]] = {}  # the same: when each was written
 
     def names(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(self._load(path)))
@@ -42,6 +43,12 @@ class ServerFiles:
         except FileNotFoundError:
             return None
 
+    def modified(self, path: str) -> float | None:
+        folder, _, name = path.rpartition("/")
+        read = folder if folder in self._read else path
+        self._load(read)
+        return self._times[read].get(name)
+
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002
         _refuse(path)
 
@@ -64,12 +71,15 @@ class ServerFiles:
         if path not in self._read:
             reader = self._session.read.format("binaryFile").options(**LITERAL)
             try:
-                rows = reader.load(spark_path(path)).select("path", "content").collect()
+                rows = reader.load(spark_path(path)).select("path", "modificationTime", "content").collect()
             except AnalysisException as fault:
                 if fault.getCondition() != "PATH_NOT_FOUND":
                     raise
                 rows = []
-            self._read[path] = {str(row["path"]).rpartition("/")[2]: bytes(row["content"]) for row in rows}
+            names = [str(row["path"]).rpartition("/")[2] for row in rows]
+            self._read[path] = {name: bytes(row["content"]) for name, row in zip(names, rows, strict=True)}
+            times = (row["modificationTime"].timestamp() for row in rows)
+            self._times[path] = dict(zip(names, times, strict=True))
         return self._read[path]
 
 

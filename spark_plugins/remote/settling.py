@@ -19,6 +19,7 @@ from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.participant import Participant
 from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery, Sinks
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
 
 if TYPE_CHECKING:
@@ -94,13 +95,15 @@ class ClientSettling:
         if view.latest is None:
             return  # no batch has run
         scratch = scratch_beside(resolve(self._given or join(place, "epochal"))[1])
+        reports = reporter(stream=stream_name(path))
         recovery = Recovery(
             journals=journals,
             checkpoint=SparkCheckpoint(files, path),
             sinks=Sinks(view, self._build, scratch=scratch),
             on_commit=lambda *_: None,
+            reporter=reports,
         )
-        Retrying(recovery.settle).settle(timeout)
+        Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
 
     def _build(self, description: Mapping[str, Json]) -> Participant[Any]:
         """The writer's own sink if it is the one that is described, else one like it."""

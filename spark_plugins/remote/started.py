@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from epochal.txn.events import Observer
     from epochal.txn.participant import Participant
 
 TRIGGERS = {
@@ -66,6 +67,20 @@ def check_sinks(sinks: Sequence[Participant[Any]]) -> None:
         check = getattr(sink, "connect_faults", None)
         faults = ["it is not known to work on Spark Connect"] if check is None else check()
         found += [f"sink {sink.name!r}: {fault}" for fault in faults]
+    if found:
+        raise OptionError("not on Spark Connect", found)
+
+
+def check_observers(observers: Sequence[Observer]) -> None:
+    """Refuse observers that cannot be sent to the server, where the events are."""
+    from pyspark import cloudpickle
+
+    found = []
+    for observer in observers:
+        try:
+            cloudpickle.dumps(observer)  # type: ignore[no-untyped-call]  # PySpark does not type it
+        except Exception as fault:  # noqa: BLE001  # it depends on what the object holds
+            found.append(f"observers: {observer!r} cannot be sent to the server: {fault}. metrics= needs no observer")
     if found:
         raise OptionError("not on Spark Connect", found)
 

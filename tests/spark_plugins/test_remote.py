@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("grpc", reason="needs epochal[connect]")
 
+from prometheus_client import CollectorRegistry
 from pyspark.cloudpickle import dumps
 
 import epochal
@@ -30,6 +31,7 @@ from epochal import (
     RollingFileSink,
     UnsupportedQuery,
 )
+from epochal.metrics.prometheus import PrometheusMetrics
 from epochal.spark_plugins.remote import batches, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.spark_plugins.remote.query import raised_in
@@ -116,6 +118,13 @@ def test_what_needs_a_jvm_is_refused_in_one_error() -> None:
 def test_a_sink_that_does_not_know_of_spark_connect_is_refused() -> None:
     with pytest.raises(OptionError, match="'own': it is not known to work on Spark Connect"):
         started.check_sinks([SimpleNamespace(name="own")])
+
+
+def test_observers_that_cannot_be_sent_are_refused_by_name() -> None:
+    started.check_observers([lambda event: None])
+
+    with pytest.raises(OptionError, match=r"epochal's metrics for Prometheus cannot be sent to the server: .*metrics="):
+        started.check_observers([PrometheusMetrics(CollectorRegistry())])
 
 
 def test_a_password_does_not_go_to_the_server() -> None:
