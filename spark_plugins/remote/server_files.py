@@ -42,6 +42,10 @@ class ServerFiles:
         except FileNotFoundError:
             return None
 
+    def modified(self, path: str) -> float | None:
+        """Not read: nothing that is read through a server asks for it."""
+        _refuse(path)
+
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002
         _refuse(path)
 
@@ -74,4 +78,4 @@ class ServerFiles:
 
 
 def _refuse(path: str) -> NoReturn:
-    raise PermissionError(f"{path}: through a Spark Connect server files can only be read")
+    raise PermissionError(f"{path}: through a Spark Connect server only names and contents can be read")
