@@ -6,7 +6,7 @@ READY = $(VENV)/.ready
 # Tests that run at a time. Each of these has a Spark and servers of its own: some 3 GB.
 WORKERS = 2
 
-.PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java
+.PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java browser
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -16,7 +16,7 @@ setup: $(READY) ## make .venv, with everything the other targets need
 demo: java $(READY) ## exactly-once, shown in a minute
 	@$(BIN)/epochal demo
 
-test: java $(READY) ## every test but the long matrix: unit tests, then those with Spark and real kills
+test: java browser $(READY) ## every test but the long matrix: unit tests, then those with Spark and real kills
 	$(BIN)/python -m pytest -n $(WORKERS) tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=15 integration_tests
 
@@ -40,6 +40,7 @@ bench: java $(READY) ## the benchmarks
 	@$(BIN)/python -m benchmarks.rolling
 	@$(BIN)/python -m benchmarks.delta
 	@$(BIN)/python -m benchmarks.forks
+	@$(BIN)/python -m benchmarks.observing
 	@$(BIN)/python -m benchmarks.cassandra
 
 clean: ## remove .venv and everything that can be made again
@@ -50,6 +51,10 @@ clean: ## remove .venv and everything that can be made again
 # Asked first: without Java, Spark's own error would come after minutes and be a page long.
 java:
 	@python=$$(sh scripts/find_python.sh "$(PYTHON)") && "$$python" scripts/check_java.py
+
+# The tests of `epochal ui` run in chromium; without one they are skipped.
+browser:
+	@sh scripts/find_browser.sh
 
 # Made again when the dependencies change. --quiet: pip would tell where it downloads from.
 $(READY): pyproject.toml constraints.txt

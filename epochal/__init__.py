@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from epochal._version import __version__
 from epochal.txn.errors import (
     BadRows,
+    CutGone,
     DataLost,
     EpochalError,
     FencedOut,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
+    from epochal.spark_plugins.causes import cause_of
+    from epochal.spark_plugins.cuts import Cut, CutFrames, CutSink, cut, read_cut
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.kafka import kafka_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
@@ -46,6 +49,10 @@ __all__ = [
     "CassandraSink",
     "Complete",
     "Connection",
+    "Cut",
+    "CutFrames",
+    "CutGone",
+    "CutSink",
     "DataLost",
     "DeltaSink",
     "EpochQuery",
@@ -70,11 +77,14 @@ __all__ = [
     "TwoJournals",
     "UnsupportedQuery",
     "__version__",
+    "cause_of",
+    "cut",
     "delta_settings",
     "epoch_version",
     "kafka_settings",
     "local_disk_settings",
     "published",
+    "read_cut",
     "session",
 ]
 
@@ -83,6 +93,9 @@ _HOMES = {
     "CassandraSink": "epochal.sinks.cassandra",
     "Connection": "epochal.sinks.cassandra",
     "Complete": "epochal.sinks.files",
+    "Cut": "epochal.spark_plugins.cuts",
+    "CutFrames": "epochal.spark_plugins.cuts",
+    "CutSink": "epochal.spark_plugins.cuts",
     "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",
@@ -91,11 +104,14 @@ _HOMES = {
     "RollingFileSink": "epochal.sinks.files",
     "TimeBucket": "epochal.sinks.files",
     "Tuning": "epochal.sinks.cassandra",
+    "cause_of": "epochal.spark_plugins.causes",
+    "cut": "epochal.spark_plugins.cuts",
     "delta_settings": "epochal.spark_plugins.jars",
     "epoch_version": "epochal.sinks.delta.reading",
     "kafka_settings": "epochal.spark_plugins.kafka",
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
+    "read_cut": "epochal.spark_plugins.cuts",
     "session": "epochal.spark_plugins.session",
 }
 

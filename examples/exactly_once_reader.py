@@ -23,7 +23,6 @@ def main(target: str) -> None:
     spark = epochal.session("reader")
     total = spark.read.json(files).count() if files else 0
     print(f"read {total} orders; the manifest promised {sum(epoch.rows for epoch in epochs)}")
-    spark.stop()
 
 
 if __name__ == "__main__":

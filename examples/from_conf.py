@@ -2,7 +2,7 @@
 
     python examples/from_conf.py FOLDER
 
-It reads FOLDER/incoming, which `orders_to_files.py` creates. In production the settings come from
+It reads FOLDER/incoming, which `quickstart.py` creates. In production the settings come from
 spark-defaults.conf or `spark-submit --conf`.
 """
 
@@ -40,7 +40,6 @@ def main(folder: Path) -> None:
 
     for name in ("conf-archive", "conf-by-customer"):
         print(f"{name}: {sum(epoch.rows for epoch in epochal.published(str(folder / name)))} orders")
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
+from epochal.testing import servers
+from epochal.testing.servers import CassandraCluster
 from integration_tests.scheduling import ByServer, rank_of
 from integration_tests.spark import jvm
 from integration_tests.spark.children import Children, children
@@ -88,3 +90,10 @@ def view(spark: SparkSession, tmp_path: Path) -> str:
     conf.set("fs.viewfs.mounttable.tests.link./data", f"file:{tmp_path}")
     conf.set("fs.viewfs.impl.disable.cache", "true")  # the next test has another folder
     return "viewfs://tests/data"
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[CassandraCluster]:
+    """One node, started once a run: that of EPOCHAL_CASSANDRA, a container, or a process. Not to be killed."""
+    with servers.cassandra() as cluster:
+        yield cluster

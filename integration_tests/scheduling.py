@@ -9,12 +9,14 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_SERVER = ("cassandra", "hdfs", "kafka")
+ONE_SERVER = ("cassandra", "connect", "hdfs", "kafka")
+BESIDE = {"test_extras.py": "cassandra"}  # they use that server too
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
     "cassandra",
     "hdfs",
     "kafka",
+    "connect",
     "spark/test_rolling_kills.py",
     "spark/test_kill_chain.py",
     "delta/test_audit.py",
@@ -23,7 +25,6 @@ LONGEST = (
     "kill_matrix/test_kill_matrix.py",
     "delta/test_kills.py",
     "spark/test_audit_files.py",
-    "test_extras.py",
     "delta/test_modes.py",
 )
 
@@ -32,7 +33,7 @@ def scope_of(test: str) -> str:
     """What a test is run together with: a folder or a module below this one."""
     path = PurePosixPath(test.partition("::")[0])
     below = path.relative_to("integration_tests") if path.parts[0] == "integration_tests" else path
-    return below.parts[0] if below.parts[0] in ONE_SERVER else str(below)
+    return below.parts[0] if below.parts[0] in ONE_SERVER else BESIDE.get(str(below), str(below))
 
 
 def rank_of(test: str) -> int:

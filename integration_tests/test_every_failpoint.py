@@ -26,7 +26,7 @@ ON_SERVERS = (*hdfs.CHAIN, *rolling_on_hdfs.CHAIN, *cassandra.CHAIN, *cassandra.
 OF_SINKS = {*steps.OF_SINKS}
 OF_PROTOCOL = {*steps.OF_PROTOCOL}
 # Where an epoch's fate turns, with files and Delta in one writer.
-SAMPLE = ("after-prepared", "before-decided", "after-decided", "after-commit", "after-done")
+SAMPLE = ("after-prepared", "after-decided", "after-commit")
 
 
 def names(points: Iterable[str]) -> set[str]:

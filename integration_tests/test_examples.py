@@ -1,71 +1,88 @@
-"""The examples, run as a reader of the README would run them."""
+"""The examples, run as their readers would, but in one Spark. Those that need servers: in the servers' folders."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import epochal
+from integration_tests.examples import EXAMPLES, printed_by, run_example, settings_restored
 
-ROOT = Path(__file__).parent.parent
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
-
-
-def run_example(name: str, argument: Path, cwd: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name), str(argument)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_one_session")]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the first example has run once."""
-    folder = tmp_path_factory.mktemp("example")
-    assert run_example("orders_to_files.py", folder, folder)[-1] == "300 orders in 3 epochs"
-    return folder
+@pytest.fixture
+def _one_session(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with settings_restored(spark):
+        yield
 
 
-def test_orders_to_files_run_again_writes_only_what_is_new(folder: Path) -> None:
+def test_orders_are_archived_once_read_by_manifest_and_written_again_by_settings(tmp_path: Path) -> None:
+    folder = tmp_path / "orders"
+    first = run_example("quickstart.py", folder)
     more = [{"order_id": n, "customer": "c", "amount": "1.00", "day": "2026-11-19"} for n in range(10)]
     (folder / "incoming" / "19.json").write_text("".join(json.dumps(order) + "\n" for order in more))
 
-    said = run_example("orders_to_files.py", folder, folder)
-
-    assert said[-1] == "310 orders in 4 epochs"
+    assert (first, run_example("quickstart.py", folder)) == (["300 orders in 3 epochs"], ["310 orders in 4 epochs"])
     lines = [line for file in (folder / "archive").glob("day=*/*.json") for line in file.read_text().splitlines()]
     assert len({json.loads(line)["order_id"] for line in lines}) == len(lines) == 310
-
-
-def test_reader_by_manifest_finds_what_was_promised(folder: Path) -> None:
-    said = run_example("exactly_once_reader.py", folder / "archive", folder)
-
-    assert said[0] == "epoch 0: 100 orders in 1 files"
-    read, promised = (int(word) for word in said[-1].split() if word.isdecimal())
-    assert read == promised >= 300
-
-
-def test_sinks_from_settings_alone_both_get_every_order(folder: Path) -> None:
-    said = run_example("from_conf.py", folder, folder)
-
-    counts = {line.partition(":")[0]: int(line.split()[1]) for line in said if line.startswith("conf-")}
-    assert counts["conf-archive"] == counts["conf-by-customer"] >= 300
+    assert run_example("exactly_once_reader.py", folder / "archive") == [
+        "epoch 0: 100 orders in 1 files",
+        "epoch 1: 100 orders in 1 files",
+        "epoch 2: 100 orders in 1 files",
+        "epoch 3: 10 orders in 1 files",
+        "read 310 orders; the manifest promised 310",
+    ]
+    assert run_example("from_conf.py", folder) == ["conf-archive: 310 orders", "conf-by-customer: 310 orders"]
 
 
 def test_changes_merged_into_delta_leave_each_order_as_it_was_last(tmp_path: Path) -> None:
-    said = run_example("orders_to_delta.py", tmp_path, tmp_path)
-
-    assert said[-2:] == ["placed: 40 orders", "shipped: 50 orders"]
+    assert run_example("change_feed_to_upserts.py", tmp_path) == ["placed: 40 orders", "shipped: 50 orders"]
     assert sum(epoch.rows for epoch in epochal.published(str(tmp_path / "archive-of-changes"))) == 160
+
+
+def test_windows_that_grow_over_epochs_are_counted_once(tmp_path: Path) -> None:
+    said = run_example("windowed_counts.py", tmp_path)
+
+    visits = [json.loads(line) for file in (tmp_path / "visits").iterdir() for line in file.read_text().splitlines()]
+    counted = Counter((window(visit["at"]), visit["page"]) for visit in visits)
+    assert said == [f"{start} {page}: {count} visits" for (start, page), count in sorted(counted.items())]
+    assert len(visits) == 180
+    assert len({visit["at"][:15] for visit in visits}) < len(counted) < 180
+
+
+def window(at: str) -> str:
+    time = datetime.fromisoformat(at)
+    return f"{time - timedelta(minutes=time.minute % 10):%H:%M}"
+
+
+def test_the_notebook_repairs_what_failed_and_is_stored_without_outputs() -> None:
+    notebook = json.loads((EXAMPLES / "exactly_once.ipynb").read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, object] = {"__name__": "__main__"}
+
+    def run() -> None:
+        for cell in cells:
+            exec("".join(cell["source"]), names)
+
+    said = printed_by(run)
+
+    assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
+    assert said == [
+        "[(100, 100), (100, 100)]",
+        "the query failed",
+        "[(100, 100), (100, 100)]",
+        "[(200, 200), (200, 200)]",
+        "epoch 0: 100 orders",
+        "epoch 1: 100 orders",
+    ]

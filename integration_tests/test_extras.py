@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from epochal.testing import servers
+from epochal.testing.servers import CassandraCluster
 from integration_tests.cassandra.tables import keyspace
+from integration_tests.pages import run_page
 
 ROOT = Path(__file__).parent.parent
 INSTALL = ("install", "--no-compile", "-c", str(ROOT / "constraints.txt"))
@@ -36,7 +39,6 @@ stream = spark.readStream.schema("id long").parquet("in").writeStream.trigger(av
 sink = {sink}
 epochal.EpochWriter(sink).start(stream.option("checkpointLocation", "checkpoint")).awaitTermination()
 """
-FILES = STREAM.format(sink='epochal.RollingFileSink("out")') + 'print(spark.read.parquet("out").count())\n'
 DELTA = STREAM.format(sink='epochal.DeltaSink("out")') + (
     'from deltalake import DeltaTable\nprint(DeltaTable("out").to_pyarrow_table().num_rows)\n'
 )
@@ -47,6 +49,13 @@ from epochal.sinks.storage.webhdfs import WebHdfsFiles
 files = WebHdfsFiles("{web}")
 assert files.create("{uri}/extras/file", b"made once")
 print(files.read("{uri}/extras/file").decode())
+"""
+METRICS = """\
+import sys
+from epochal.metrics import fault_of, observer_of
+
+target = sys.argv[1]
+print(fault_of(target) or observer_of(target))
 """
 
 
@@ -68,13 +77,19 @@ class Environment:
             _pip(self.folder, "uninstall", "--yes", *sorted(_packages(self.folder) - self.packages))
             assert _packages(self.folder) == self.packages
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of a shell in which the environment is active."""
+        # Without the interpreter that a Spark of this process has set for its workers: it has everything.
+        given = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK_"))}
+        return {**given, "PATH": f"{self.folder / 'bin'}{os.pathsep}{given['PATH']}"}
+
     def run(self, folder: Path, *arguments: str) -> str:
         """What a program of the environment says."""
         done = subprocess.run(
             [str(self.folder / "bin" / arguments[0]), *arguments[1:]],
             cwd=folder,
-            # Without the interpreter that a Spark of this process has set for its workers: it has everything.
-            env={name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK_"))},
+            env=self.variables,
             capture_output=True,
             text=True,
             check=False,
@@ -109,9 +124,20 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(home / "env", Path(wheel), _packages(home / "env"))
 
 
-def test_without_an_extra_files_are_written(environment: Environment, tmp_path: Path) -> None:
-    assert environment.run(tmp_path, "python", "-c", FILES) == "3"
-    assert environment.settled(tmp_path)
+def test_without_an_extra_the_quickstart_goes_from_install_to_a_recovered_crash_and_top_has_what_it_needs(
+    environment: Environment, java_options: str, tmp_path: Path
+) -> None:
+    page = ROOT / "docs" / "quickstart.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "quickstart.py").write_text(code)
+
+    assert code == (ROOT / "examples" / "quickstart.py").read_text()
+    assert run_page(page, tmp_path, environment.variables) == 13
+    checkpoint = "orders-example/checkpoint"
+    assert "1 stream" in environment.run(tmp_path, "epochal", "report", checkpoint, "-o", "report.html")
+    with environment.extra("top"):
+        shown = environment.run(tmp_path, "epochal", "top", checkpoint, "--once")
+    assert "epoch 4 is visible everywhere" in " ".join(shown.split())
 
 
 def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
@@ -120,10 +146,12 @@ def test_delta_has_what_its_sink_needs(environment: Environment, tmp_path: Path)
         assert environment.settled(tmp_path)
 
 
-def test_cassandra_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
-    with servers.cassandra() as server, keyspace(server) as space, environment.extra("cassandra"):
+def test_cassandra_has_what_its_sink_needs(
+    environment: Environment, cassandra: CassandraCluster, tmp_path: Path
+) -> None:
+    with keyspace(cassandra) as space, environment.extra("cassandra"):
         table = space.table("rows", "id bigint PRIMARY KEY")
-        code = CASSANDRA.format(table=table, hosts=list(server.hosts), port=server.port)
+        code = CASSANDRA.format(table=table, hosts=list(cassandra.hosts), port=cassandra.port)
         environment.run(tmp_path, "python", "-c", code)
 
         assert sorted(row.id for row in space.execute(f"SELECT id FROM {table}")) == [0, 1, 2]
@@ -135,3 +163,18 @@ def test_hdfs_has_what_its_client_needs(environment: Environment, tmp_path: Path
         code = HDFS.format(web=server.web, uri=server.uri)
 
         assert environment.run(tmp_path, "python", "-c", code) == "made once"
+
+
+@pytest.mark.parametrize(
+    ("extra", "target", "name"),
+    [("metrics", "prometheus://127.0.0.1:0", "Prometheus"), ("otel", "opentelemetry", "OpenTelemetry")],
+)
+def test_metrics_have_what_they_need_and_say_what_is_missing(
+    environment: Environment, tmp_path: Path, extra: str, target: str, name: str
+) -> None:
+    without = environment.run(tmp_path, "python", "-c", METRICS, target)
+    with environment.extra(extra):
+        found = environment.run(tmp_path, "python", "-c", METRICS, target)
+
+    assert without == f"needs a package that is not installed: pip install 'epochal[{extra}]'"
+    assert found == f"epochal's metrics for {name}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from integration_tests.scheduling import LONGEST, ONE_SERVER, rank_of, scope_of
+from integration_tests.scheduling import BESIDE, LONGEST, ONE_SERVER, rank_of, scope_of
 
 HERE = Path(__file__).parent
 
 
 def test_what_is_named_is_there() -> None:
-    assert [name for name in (*LONGEST, *ONE_SERVER) if not (HERE / name).exists()] == []
+    assert [name for name in (*LONGEST, *ONE_SERVER, *BESIDE, *BESIDE.values()) if not (HERE / name).exists()] == []
 
 
 def test_tests_of_one_server_are_one_scope_and_others_go_by_their_module() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 HEAD = """\
-# What `make setup` installs, exactly; the pins of the extras delta, cassandra and hdfs too.
+# What `make setup` installs, exactly; the pins of all extras too.
 # Written by scripts/renew_constraints.py.
 """
 

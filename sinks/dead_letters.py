@@ -26,18 +26,23 @@ class DeadLetters(Wrapper["DataFrame"]):
 
     def __init__(self, origin: Rejecting, letters: Participant[DataFrame]) -> None:
         super().__init__(letters)
-        self._origin = origin
+        self.origin = origin
 
     def __repr__(self) -> str:
-        return f"{self.inner!r}, the dead letters of {self._origin!r}"
+        return f"{self.inner!r}, the dead letters of {self.origin!r}"
 
     def check_frame(self, rows: DataFrame) -> Sequence[str]:
         """What is wrong with the columns of rejected rows."""
         try:
-            rejected = self._origin.rejected(rows)
+            rejected = self.origin.rejected(rows)
         except BadRows:
             return []  # the frame does not fit the other sink, which reports it itself
         return self.inner.check_frame(rejected)
+
+    def connect_faults(self) -> list[str]:
+        """What keeps the sink of the letters from Spark Connect; one that does not say is not known to work there."""
+        check = getattr(self.inner, "connect_faults", None)
+        return ["it is not known to work on Spark Connect"] if check is None else list(check())
 
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         """Stage the rows that the other sink rejects, of all that there are."""
@@ -46,11 +51,18 @@ class DeadLetters(Wrapper["DataFrame"]):
 
         counter = Observation()
         watched = batch.rows.observe(counter, f.count(f.lit(1)).alias("rows"))
-        staged = self.inner.stage(replace(batch, rows=self._origin.rejected(watched)))
+        staged = self.inner.stage(replace(batch, rows=self.origin.rejected(watched)))
         return replace(staged, seen=int(counter.get.get("rows", 0)))
 
 
 def with_dead_letters(sinks: Sequence[Any]) -> tuple[Any, ...]:
     """The sinks, and behind them those that get what they reject."""
-    letters = [DeadLetters(sink, letters) for sink in sinks if (letters := getattr(sink, "dead_letters", None))]
+    made = [sink for sink in sinks if not isinstance(sink, type)]
+    letters = [DeadLetters(sink, letters) for sink in made if (letters := getattr(sink, "dead_letters", None))]
     return (*sinks, *letters)
+
+
+def nested_dead_letters(sinks: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The sinks of dead letters that have dead letters of their own, each with the sink that it gets rows of."""
+    letters = [sink for sink in sinks if isinstance(sink, DeadLetters)]
+    return [(one.origin, one.inner) for one in letters if getattr(one.inner, "dead_letters", None)]

@@ -45,6 +45,7 @@ class Binding:
     run_id: str
     checkpoint: str
     output_mode: str  # append, update or complete
+    name: str | None  # queryName
     session: SparkSession  # the one that started the query: listeners must be added to it
 
 
@@ -68,16 +69,33 @@ def of_batch(batch_session: SparkSession) -> Binding:
 
 
 def location_of(stream: DataStreamWriter) -> str | None:
-    """The checkpointLocation option of a query that has not started. Spark has no public way to read it."""
+    """Where a query that has not started will have its checkpoint; None if it cannot be told."""
+    options = _field(stream, "extraOptions")
+    if options is None:
+        return None
+    location, name = options.get("checkpointLocation"), options.get("queryName")
+    if location.isDefined():
+        return str(location.get())
+    common = str(stream._spark.conf.get(LOCATION, "") or "")
+    return f"{common.rstrip('/')}/{name.get()}" if common and name.isDefined() else None
+
+
+def output_mode_of(stream: DataStreamWriter) -> str | None:
+    """The output mode of a query that has not started: append, update or complete; None if it cannot be told."""
+    mode = _field(stream, "outputMode")
+    return None if mode is None else str(mode.toString()).lower()
+
+
+def _field(stream: DataStreamWriter, name: str) -> Any:
+    """What a writer was given for a query that has not started. Spark has no public way to read it."""
     writer: Any = stream._jwrite
     try:
-        options = writer.getClass().getDeclaredField("extraOptions")
-        options.setAccessible(True)
-        location = options.get(writer).get("checkpointLocation")
+        field = writer.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(writer)
     except Py4JError as fault:
-        log.debug("checkpoint not checked before the start of the query", extra={"error": repr(fault)})
+        log.debug("not checked before the start of the query", extra={"field": name, "error": repr(fault)})
         return None
-    return str(location.get()) if location.isDefined() else None
 
 
 def of_execution(execution: Any) -> Binding:
@@ -98,6 +116,7 @@ def of_execution(execution: Any) -> Binding:
         run_id=str(execution.runId().toString()),
         checkpoint=str(execution.resolvedCheckpointRoot()),
         output_mode=str(execution.outputMode().toString()).lower(),
+        name=None if execution.name() is None else str(execution.name()),
         session=SparkSession(context, jsession),
     )
 

@@ -16,6 +16,8 @@ from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
 from epochal.txn.offsets import Digest
 
+KEEP = 10  # epochs whose time is remembered
+
 
 class SparkCheckpoint:
     """Reads ``metadata``, ``offsets/`` and ``commits/``."""
@@ -24,6 +26,7 @@ class SparkCheckpoint:
         self._files = files
         self.path = path
         self._highest = -1
+        self._written: dict[int, float] = {}  # when commits/N was written, of the last few epochs
         self._planned: dict[int, tuple[bytes, str]] = {}  # offsets/N and its digest, of the last two epochs
 
     def query_id(self) -> str:
@@ -41,12 +44,26 @@ class SparkCheckpoint:
         """The highest number in commits/; -1 if it is empty."""
         # Nearly always only the next number is new: check for it instead of listing the folder.
         if self._highest >= 0 and self._files.length(join(self.path, "commits", str(self._highest))) is not None:
-            while self._files.length(join(self.path, "commits", str(self._highest + 1))) is not None:
+            while (written := self._files.modified(join(self.path, "commits", str(self._highest + 1)))) is not None:
                 self._highest += 1
+                self._written = {e: at for e, at in self._written.items() if e > self._highest - KEEP} | {
+                    self._highest: written
+                }
             return self._highest
         names = self._files.names(join(self.path, "commits"))
         self._highest = max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
         return self._highest
+
+    def planned(self) -> int:
+        """The highest number in offsets/; -1 if it is empty. If it is above `committed`, Spark has begun that epoch."""
+        names = self._files.names(join(self.path, "offsets"))
+        return max((int(n) for n in names if n.isascii() and n.isdecimal()), default=-1)
+
+    def committed_at(self, epoch: int) -> float | None:
+        """When commits/N was written. `committed` has nearly always seen it: then it costs nothing."""
+        if epoch in self._written:
+            return self._written[epoch]
+        return self._files.modified(join(self.path, "commits", str(epoch)))
 
     def offsets(self, epoch: int) -> str | None:
         """A digest of what epoch N reads, in the format of `txn.offsets`; None if offsets/N does not exist."""
@@ -86,6 +103,13 @@ class SparkCheckpoint:
             below = [int(n) for n in names if n.isascii() and n.isdecimal() and int(n) < epoch]
             data = self._read(max(below)) if below else None
         return Sources.parse(data or b"")
+
+
+class NewCheckpoint(SparkCheckpoint):
+    """A checkpoint that Spark has yet to create: its query has no id, and no epoch is committed."""
+
+    def query_id(self) -> str:
+        return "a new query"
 
 
 def _without_plan(data: bytes) -> bytes:

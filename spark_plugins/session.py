@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from epochal.spark_plugins import jars, local_disk
 from epochal.spark_plugins.kafka import check_session, kafka_settings
@@ -49,16 +49,32 @@ def session(
     (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). The sinks do not depend on these
     settings: any classic SparkSession works.
     """
+    return _session(app_name, master, conf or {}, kafka=kafka)
+
+
+def quiet_session(app_name: str, *, master: str, output: IO[bytes]) -> SparkSession:
+    """As `session`, for command lines: what the JVM prints, from its first line to its last, goes to `output`."""
+    return _session(app_name, master, {}, output=output)
+
+
+def _session(
+    app_name: str, master: str, given: Mapping[str, str], *, output: IO[bytes] | None = None, kafka: bool = False
+) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     # Workers must run the interpreter that has the driver's packages, not the first python3 on the PATH. Only
     # spark-submit reads the setting for it.
-    os.environ.setdefault("PYSPARK_PYTHON", (conf or {}).get("spark.pyspark.python", sys.executable))
+    os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
     local = LOCAL_DEFAULTS if master.startswith("local") else {}
-    given = conf or {}
     settings = {**DEFAULTS, **local, **_delta(given), **given, **local_disk.settings_for(master, given)}
     if kafka:
         settings |= kafka_settings(settings)
+    if output is not None and SparkContext._gateway is None:
+        launched = SparkConf(loadDefaults=False).setAll([*settings.items()])
+        gateway = launch_gateway(launched, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from epochal.metrics import fault_of as metrics_fault
+from epochal.metrics import observer_of
 from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.texts import parse_names, parse_seconds
-from epochal.sinks.dead_letters import with_dead_letters
+from epochal.sinks.dead_letters import nested_dead_letters, with_dead_letters
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
+from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
 from epochal.spark_plugins.query import EpochQuery
-from epochal.spark_plugins.run import Run, coordinator_of, run_of
+from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote.query import RemoteEpochQuery
+from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.started import RemoteQuery
+from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
-from epochal.txn.errors import BadRows, EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
-from epochal.txn.files import join
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import EpochalError, NotSettled, OptionError, Refused
+from epochal.txn.events import Observer
+from epochal.txn.files import Files, join
 from epochal.txn.participant import Participant
+from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-RESERVED = "_epochal_"  # the prefix of columns that sinks add temporarily
+OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -45,6 +58,19 @@ def _check_tokens(faults: Faults, option: str, value: Any) -> Any:
     for token in tokens(value):
         good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
         faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
+    return value
+
+
+def _check_observers(faults: Faults, option: str, value: Any) -> Any:
+    listed = isinstance(value, Collection) and not isinstance(value, str | bytes)
+    good = listed and all(callable(one) for one in value)
+    faults.check(good, f"{option}: a list of functions that take an event, not {value!r}")
+    return value
+
+
+def _check_metrics(faults: Faults, option: str, value: Any) -> Any:
+    if (fault := metrics_fault(value)) is not None:
+        faults.add(f"{option}={value!r}: {fault}")
     return value
 
 
@@ -108,10 +134,33 @@ class EpochWriter:
                 shown_default="`True` with several sinks",
             ),
         ] = None,
+        observers: Annotated[
+            Sequence[Observer],
+            Option(
+                "functions that are called with each [event](observability.md#events)",
+                check=_check_observers,
+                setting=False,
+                shown_type="functions",
+                shown_default="none",
+            ),
+        ] = (),
+        metrics: Annotated[
+            str | None,
+            Option(
+                "where [metrics](observability.md#metrics) go: `prometheus`, `prometheus://127.0.0.1:9464` or "
+                "`opentelemetry`",
+                check=_check_metrics,
+            ),
+        ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
         _check_sinks(sinks, faults)
+        for sink, letters in nested_dead_letters(sinks):
+            faults.add(
+                f"{letters!r} gets what {sink!r} rejects, and has dead_letters= of its own, which would stay empty; "
+                "dead letters hold any row, so remove those"
+            )
         given = {
             "commit": commit,
             "journal": journal,
@@ -120,6 +169,8 @@ class EpochWriter:
             "adopt": adopt,
             "new": new,
             "cache": cache,
+            "observers": observers,
+            "metrics": metrics,
         }
         for name, declaration in declarations(EpochWriter).items():
             declaration.checked(given[name], faults)
@@ -131,11 +182,28 @@ class EpochWriter:
         self._settle_timeout = float(settle_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
+        self._observers = tuple(observers)
+        self._metrics = metrics
+        self.stream: str | None = None  # its name in Spark's settings, if it was made from them
+        self._remote: RemoteQuery | None = None  # the query, in the process of a Spark Connect server
+        self._forget()
+
+    def _forget(self) -> None:
+        """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
+        self._knows_mode = False  # whether its output mode was checked too
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to the process of a Spark Connect server: the options, and which query it is."""
+        return {name: value for name, value in vars(self).items() if name not in OF_RUNS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -154,7 +222,7 @@ class EpochWriter:
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         """Write one micro-batch. Called by Spark."""
         try:
-            run = self._run_of_batch(frame)
+            run = self._run_of_batch(frame, epoch)
             batch = (run.binding.run_id, epoch)
             if batch == self._written:
                 raise Refused(
@@ -165,15 +233,23 @@ class EpochWriter:
             if self._write(run, frame, epoch) is BatchOutcome.SKIPPED:
                 # The frame must still be executed: a stateful query that skips a batch loses its state.
                 frame.write.format("noop").mode("overwrite").save()
-                log.info("epoch skipped: it was already written", extra={"epoch": epoch})
             self._written = batch
         except EpochalError as fault:
             self._failure = fault
-            log.error("epoch refused: %s", fault, extra={"epoch": epoch})
-            raise
+            if hasattr(frame.sparkSession, "_jsparkSession"):  # Spark Connect is refused, and has no runs here
+                causes.record(bindings.run_of_batch(frame.sparkSession), fault)
+            self._report_refused(fault, epoch)
+            self._note_failure(fault, str(fault), epoch)
+            log.debug("epoch refused", exc_info=fault)
+            # Spark repeats the trace of what is raised here several times: keep it short.
+            raise fault.with_traceback(None) from fault.__cause__
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
             log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
+            self._note_failure(fault, in_short(fault), epoch)
+            raise
+        except Exception as fault:
+            self._note_failure(fault, one_line(str(fault)), epoch)
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
@@ -184,8 +260,14 @@ class EpochWriter:
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
-        self._check(stream._df)
-        self._check_checkpoint(stream)
+        if started.is_remote(stream):
+            return self._start_remote(stream)
+        try:
+            self._check_before(stream)
+        except EpochalError as fault:
+            location = bindings.location_of(stream)
+            self._report_refused(fault, None, stream_name(location) if location else "")
+            raise
         try:
             query = stream.foreachBatch(self).start()
         except Py4JJavaError as fault:
@@ -202,12 +284,32 @@ class EpochWriter:
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
         except EpochalError as fault:
             self._failure = self._failure or fault
+            self._report_refused(self._failure, None)
             query.stop()
             raise self._failure from None
         except BaseException:
             query.stop()  # the caller gets no handle to stop it
             raise
         return handle
+
+    def _start_remote(self, stream: Any) -> EpochQuery:
+        """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
+        started.check_sinks(self._sinks)
+        started.check_observers(self._observers)
+        before_start.check_names(started.columns_of(stream))
+        session = started.session_of(stream)
+        remote = started.prepared(stream)
+        for sink in self._sinks:
+            sink.check_output_mode(remote.output_mode)
+        settling = ClientSettling(
+            session, remote.checkpoint, self._sinks, journal=self._journal, timeout=self._settle_timeout
+        )
+        if (place := settling.reach()) is not None:
+            self._coordinator(*place).check()
+            settling.recover(*place)
+        travelling = copy.copy(self)
+        travelling._remote = remote
+        return RemoteEpochQuery(started.start(stream, travelling), self, settling)
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed."""
@@ -226,42 +328,77 @@ class EpochWriter:
             failure, self._failure = self._failure, None
             self._run = None
         if run is not None:
+            if fault is not None:
+                run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
             raise failure from fault
+
+    def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
+        """Report an error that ends the query, if the run that it ended has not done so."""
+        if self._run is not None and not self._run.is_closed:
+            self._run.refused(fault, epoch)
+        else:
+            reporter(self._observers, stream=self.stream or stream).refused("", fault, epoch)
+
+    def _note_failure(self, fault: Exception, reason: str, epoch: int) -> None:
+        if self._run is not None:
+            self._run.batch_failed(fault, reason, epoch)
 
     def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:
             return run.batch(epoch, frame)
         frame.persist()
         try:
-            return run.batch(epoch, frame)
-        finally:
-            frame.unpersist()
+            outcome = run.batch(epoch, frame)
+        except BaseException:
+            if is_connect(frame.sparkSession):
+                # The server may be dead, and its client would try for ten minutes; this process ends before.
+                threading.Thread(target=frame.unpersist, daemon=True).start()
+            else:
+                frame.unpersist()
+            raise
+        frame.unpersist()
+        return outcome
 
-    def _run_of_batch(self, frame: DataFrame) -> Run:
+    def _run_of_batch(self, frame: DataFrame, epoch: int) -> Run:
         session = frame.sparkSession
-        if not hasattr(session, "_jsparkSession"):
-            raise UnsupportedQuery("Spark Connect does not expose a query's checkpoint; use a classic SparkSession")
         run = self._run
+        if is_connect(session):
+            if run is not None:
+                return run  # the process lives as long as the query
+            binding = batches.bound(session, self._remote, epoch)
+            before_start.check_frame(self._sinks, frame)
+            run = self._run_of(binding)
+            batches.settle_when_stopped(run)
+            return run
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            self._check(frame)  # before this run writes anything, even if the sinks know the stream
+            before_start.check_frame(
+                self._sinks, frame
+            )  # before this run writes anything, even if the sinks know the stream
         return self._run_of(binding)
 
-    def _check(self, frame: DataFrame) -> None:
-        """Refuse a frame that a sink cannot store, with the faults of all sinks in one error."""
-        found = [
-            f"\n  - column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
-            for name in frame.columns
-            if name.lower().startswith(RESERVED)
-        ]
-        found += [f"\n  - sink {sink.name!r}: {fault}" for sink in self._sinks for fault in sink.check_frame(frame)]
-        if found:
-            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+    def _check_before(self, stream: DataStreamWriter) -> None:
+        """Refuse what the first batch would refuse, as far as it can be told before the query starts."""
+        mode = bindings.output_mode_of(stream)
+        self._knows_mode = mode is not None
+        before_start.check_all(
+            [
+                lambda: before_start.check_frame(self._sinks, stream._df),
+                lambda: before_start.check_output_mode(self._sinks, mode) if mode is not None else None,
+                lambda: self._check_checkpoint(stream),
+            ]
+        )
+
+    def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
+        """The coordinator of a query on an existing or a new checkpoint, for checks."""
+        is_new = files.length(join(path, "metadata")) is None
+        checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
+        return coordinator_of(checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices)
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
@@ -272,12 +409,17 @@ class EpochWriter:
         location = bindings.location_of(stream)
         if location is None:
             return
-        files, checkpoint = resolve(location, stream._spark)
-        if files.length(join(checkpoint, "metadata")) is None:
-            return  # a new checkpoint has no lineage yet
-        coordinator_of(
-            files, checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices
-        ).check()
+        run = self._run
+        path = resolve(location, stream._spark)[1]
+        if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
+            raise _busy(run)  # what its sinks hold is of that query
+        self.check_location(location, stream._spark)
+
+    def check_location(self, location: str, spark: SparkSession) -> None:
+        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
+        files, path = resolve(location, spark)
+        before_start.check_places(self._sinks, path)
+        self._coordinator(files, path).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -286,9 +428,7 @@ class EpochWriter:
             if run is not None and run.binding.run_id == binding.run_id:
                 return run
             if run is not None and run.binding.query_id != binding.query_id and run.is_active():
-                raise Refused(
-                    f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own"
-                )
+                raise _busy(run)
             if run is not None:
                 run.close()
             if run_of(binding.run_id) is not None:
@@ -298,8 +438,12 @@ class EpochWriter:
                     "Put all sinks into one EpochWriter"
                 )
             self._failure = None
-            for sink in self._sinks:
-                sink.check_output_mode(binding.output_mode)
+            was_checked = self._checked == binding.run_id
+            if not (was_checked and self._knows_mode):
+                before_start.check_output_mode(self._sinks, binding.output_mode)
+            if not was_checked:
+                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
+            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
             self._run = Run(
                 binding,
                 self._sinks,
@@ -308,8 +452,14 @@ class EpochWriter:
                 max_pending=self._max_pending,
                 choices=self._choices,
                 settle_timeout=self._settle_timeout,
+                observers=observers,
+                name=self.stream,
             )
             return self._run
+
+
+def _busy(run: Run) -> Refused:
+    return Refused(f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own")
 
 
 def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
@@ -318,6 +468,9 @@ def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
     for sink in sinks:
         if isinstance(sink, list | tuple):
             faults.add("sinks: give them one by one, EpochWriter(one, other), not as a list")
+            continue
+        if isinstance(sink, type):
+            faults.add(f"sinks: {sink.__name__} is a class; give a sink that was made of it, {sink.__name__}(...)")
             continue
         lacking = [part for part in NEEDED if not hasattr(sink, part)]
         if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):

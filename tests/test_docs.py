@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -58,3 +59,34 @@ def test_every_test_that_the_list_of_attacks_names_is_there() -> None:
     homes = (ROOT, ROOT / "integration_tests", ROOT / "tests" / "txn")
 
     assert [name for name in sorted(named) if not any((home / name).exists() for home in homes)] == []
+
+
+def same_code(block: str, source: str) -> bool:
+    """Whether a block is in a source, whatever the formatter does about empty lines."""
+    return re.sub(r"\n{2,}", "\n\n", block) in re.sub(r"\n{2,}", "\n\n", source)
+
+
+def test_the_code_of_the_page_about_sinks_is_that_of_the_example() -> None:
+    home = ROOT / "examples" / "sqlite-sink"
+    files = ("epochal_sqlite.py", "tests/test_contract.py", "pyproject.toml")
+    sources = "\n".join((home / name).read_text() for name in files)
+    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", (ROOT / "docs" / "participants.md").read_text(), re.DOTALL)
+    found = [any(same_code(indent(block, " " * n), sources) for n in (0, 4, 8)) for block in blocks]
+
+    assert [block for block, there in zip(blocks, found, strict=True) if not there] == []
+    assert len(blocks) == 8
+
+
+def test_every_example_is_in_the_table_of_examples_and_all_that_it_links_exists() -> None:
+    home = ROOT / "examples"
+    text = (home / "README.md").read_text()
+    linked = re.findall(r"\]\(([^)\s]+)\)", text)
+
+    assert [link for link in linked if not (home / link).exists()] == []
+    assert [path.name for path in sorted(home.iterdir()) if path.name not in text] == []
+
+
+def test_every_example_can_be_read_in_a_minute() -> None:
+    lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "examples").glob("*.py")}
+
+    assert {name: lines for name, lines in lengths.items() if lines > 75} == {}

@@ -10,6 +10,7 @@ import pytest
 from epochal import CassandraSink, Complete, Connection, DeltaSink, EpochWriter, Rolling, RollingFileSink, Tuning
 from epochal.sinks.config.declaring import declarations
 from epochal.sinks.config.tables import table_of
+from epochal.spark_plugins.streams.options import Source, StreamOptions, Watermark
 
 DOCS = Path(__file__).parent.parent / "docs"
 TABLES: list[tuple[str, Any]] = [
@@ -21,6 +22,9 @@ TABLES: list[tuple[str, Any]] = [
     ("cassandra.md", Connection),
     ("cassandra.md", Tuning),
     ("operations.md", EpochWriter),
+    ("configuration.md", StreamOptions),
+    ("configuration.md", Source),
+    ("configuration.md", Watermark),
 ]
 
 

@@ -14,7 +14,13 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parent.parent
 
 
-SOURCES = (".py", ".java")  # Java is compiled where it runs
+SOURCES = (
+    ".py",
+    ".java",
+    ".html",
+    ".css",
+    ".js",
+)  # Java is compiled where it runs; the rest is the page of `epochal ui`
 
 
 def modules_in_repository() -> set[str]:
@@ -32,7 +38,7 @@ def modules_in_wheel(project: Path, out: Path) -> set[str]:
     (wheel,) = WheelBuilder(str(project)).build(directory=str(out), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert "epochal/py.typed" in names
+    assert {"epochal/py.typed", "epochal/metrics/grafana.json"} <= {*names}
     return {name for name in names if name.endswith(SOURCES)}
 
 

@@ -24,11 +24,14 @@ from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.row_digests import RowDigest, total
 from epochal.txn.view import View
 
+ROWS_NOT_READ = "rows were not read"  # what a participant reports as unproven if `Scope.fast` is set, and nothing else
+
 
 class Verdict(Enum):
     """The result of an audit, in a word."""
 
     EXACT = "exact"
+    CONSISTENT = "consistent"  # every record and file is as it should be; rows were not read, as asked
     DIFFERS = "differs"
     NOT_PROVABLE = "not provable"
 

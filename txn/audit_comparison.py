@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from epochal.txn.audit import AuditResult, Difference, Expected, StoreReport, Verdict
+from epochal.txn.audit import ROWS_NOT_READ, AuditResult, Difference, Expected, StoreReport, Verdict
 from epochal.txn.row_digests import RowDigest, is_digest, lines_of, total
 
 
@@ -45,9 +45,8 @@ def compare_with_store(expected: Expected, report: StoreReport) -> AuditResult:
         unproven += report.ambiguous
     if not (proven or unproven or differences):
         unproven.append(_why_not_provable(unread, expected))
-    verdict = Verdict.DIFFERS if differences else Verdict.EXACT if proven and not unproven else Verdict.NOT_PROVABLE
     return AuditResult(
-        verdict=verdict,
+        verdict=_verdict(differences, unproven, proven=proven),
         epochs=max(expected.count, len(staged)),
         expected=staged_total if staged_total is not None else expected.total,
         found=_rows_found(report, staged, staged_total, in_total),
@@ -56,6 +55,14 @@ def compare_with_store(expected: Expected, report: StoreReport) -> AuditResult:
         unproven=tuple(unproven),
         notes=tuple(notes),
     )
+
+
+def _verdict(differences: Sequence[Difference], unproven: Sequence[str], *, proven: bool) -> Verdict:
+    if differences:
+        return Verdict.DIFFERS
+    if proven and not unproven:
+        return Verdict.EXACT
+    return Verdict.CONSISTENT if set(unproven) == {ROWS_NOT_READ} else Verdict.NOT_PROVABLE
 
 
 def row_difference(expected: RowDigest, there: RowDigest) -> str:

@@ -19,6 +19,7 @@ from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Staged
 from epochal.txn.offsets import Match, compare, is_old
 from epochal.txn.participant import Participant
 from epochal.txn.records import Prepared, Seal
+from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.settlement import remove
 from epochal.txn.start import Generation, superseded
 from epochal.txn.view import View
@@ -46,6 +47,7 @@ class Batches(Generic[Rows]):
     scratch: str
     check_fence: Callable[[View, int], None]
     recorded: set[int]  # the epoch for which this driver has tried to record PREPARED last
+    reporter: Reporter = SILENT
 
     def __repr__(self) -> str:
         return f"batches of generation {self.generation.number}"
@@ -63,6 +65,7 @@ class Batches(Generic[Rows]):
             raise Refused(f"epoch {epoch}: offsets/{epoch} is not in the checkpoint; is another program cleaning it?")
         if view.is_decided(epoch):
             _check_replay(view, epoch, offsets)
+            self.reporter.skipped(self.generation.lineage, epoch, number)
             return BatchOutcome.SKIPPED
         if number in view.prepared(epoch):
             if not self._is_own(epoch):
@@ -74,6 +77,7 @@ class Batches(Generic[Rows]):
         start = view.start_of(number)
         attempt = Attempt(self.generation.lineage, epoch, number, start=start, scratch=self.scratch)
         rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
+        self.reporter.begun(attempt)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
         record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
         self.recorded.clear()
@@ -81,11 +85,14 @@ class Batches(Generic[Rows]):
         if not journal.prepare(record):
             if isinstance(journal.attempt(epoch, number), Seal):
                 # Without a seal, the record is of another driver with our number, in a journal that replaced ours.
-                rolls.drop(self.participants, attempt, staged)
+                rolls.drop(self.participants, attempt, staged, self.reporter)
             raise self._fenced(epoch, "its attempt was sealed")
         self._release(epoch, offsets)
         self._remove_superseded(epoch, offsets)
-        return BatchOutcome.STAGED if staged or not self.participants else BatchOutcome.SKIPPED
+        if staged or not self.participants:
+            return BatchOutcome.STAGED
+        self.reporter.skipped(self.generation.lineage, epoch, number)
+        return BatchOutcome.SKIPPED
 
     def _batches(self, view: View, attempt: Attempt, rows: Rows, offsets: str) -> dict[str, Batch[Rows]]:
         """The batch of each participant; without those whose store already holds the epoch."""
@@ -111,8 +118,10 @@ class Batches(Generic[Rows]):
         try:
             for name, batch in batches.items():
                 failpoints.hit("before-stage")
-                staged[name] = self.participants[name].stage(batch)
+                self.reporter.step_begins()
+                staged[name] = self._staged_by(name, batch)
                 failpoints.hit("after-stage")
+                self.reporter.staged(attempt, name, staged[name])
             if len({part.rows_seen for part in staged.values()}) > 1:
                 counts = ", ".join(f"{name} {part.rows_seen}" for name, part in staged.items())
                 raise BadRows(
@@ -121,9 +130,16 @@ class Batches(Generic[Rows]):
                     "it to one sink"
                 )
         except BaseException:
-            rolls.drop(self.participants, attempt, staged)
+            rolls.drop(self.participants, attempt, staged, self.reporter)
             raise
         return staged
+
+    def _staged_by(self, name: str, batch: Batch[Rows]) -> Staged:
+        try:
+            return self.participants[name].stage(batch)
+        except StoreAway as away:
+            away.sink = name
+            raise
 
     def _release(self, epoch: int, offsets: str) -> None:
         """Check that no other driver has taken over, in the journal or in a store, before Spark writes commits/N.
@@ -137,10 +153,13 @@ class Batches(Generic[Rows]):
                 holders[name] = participant.holder(self.generation.lineage)
             view = journal.read()
         except OSError as fault:
-            raise StoreAway(str(fault)) from fault  # staged data and PREPARED remain, so it can be retried
+            away = StoreAway(str(fault))
+            away.sink = next((name for name in self.participants if name not in holders), "")
+            raise away from fault  # staged data and PREPARED remain, so it can be retried
         self.check_fence(view, epoch)
         for name, holder in holders.items():
             check_holder(name, holder, view, self.generation.lineage, journal.place)
+        self.reporter.prepared(self.generation.lineage, epoch, self.generation.number, view)
         if not self.eager:
             return
         journal.decide(epoch, self.generation.number, durable=True)
@@ -148,6 +167,7 @@ class Batches(Generic[Rows]):
         view = journal.read()
         self.check_fence(view, epoch)  # first: for a stalled generation the winner may be folded away
         _check_replay(view, epoch, offsets)
+        self.reporter.decided(self.generation.lineage, epoch, view.decided.get(epoch, self.generation.number), None)
 
     def _remove_superseded(self, epoch: int, offsets: str) -> None:
         """Remove what older generations have prepared from the same offsets: a loop of crashes must not fill the disk.
@@ -165,6 +185,7 @@ class Batches(Generic[Rows]):
             for name, participant in self.participants.items():
                 try:
                     remove(participant, attempt, None)
+                    self.reporter.aborted(attempt, name)
                 except OSError as fault:
                     log.warning("staged data kept until the epoch is done", extra={"sink": name, "error": repr(fault)})
 

@@ -14,6 +14,9 @@ class Checkpoint(Protocol):
     def committed(self) -> int:
         """The highest number in ``commits/``; -1 before the first. Every epoch up to it is decided."""
 
+    def committed_at(self, epoch: int) -> float | None:
+        """When Spark wrote ``commits/N``, in seconds since 1970; None if it is not there. For display only."""
+
     def offsets(self, epoch: int) -> str | None:
         """A digest of what epoch N reads, in the format of `offsets`; None if Spark has purged ``offsets/N``."""
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from epochal.txn.errors import EpochalError
+from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.model import NO_EPOCH, lineage_tag
 
 
@@ -73,4 +73,7 @@ def require_choice(
         f"{chr(10) if options else ' '}Only one stream may write to sink {choices.exclusive!r}, so new= is not offered"
         "; to start over, write to another target"
     )
-    raise type(fault)(f"{fault}. Nothing was written.{choose}{exclusive if choices.exclusive and new else ''}")
+    refused = type(fault)(f"{fault}. Nothing was written.{choose}{exclusive if choices.exclusive and new else ''}")
+    if isinstance(refused, Refused):
+        refused.offers = tuple((name, token) for name, text in offered if text)
+    raise refused

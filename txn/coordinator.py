@@ -8,7 +8,7 @@ It has four parts, each a module: the start (`start`, `incarnations`), one batch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
@@ -17,12 +17,14 @@ from epochal.txn.batches import Batches, BatchOutcome
 from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.choices import Choices
 from epochal.txn.claims import check_holder, new_start_id, two_journals, why_claim_lost, why_held_by_copy
-from epochal.txn.errors import Refused
+from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.events import Observer
 from epochal.txn.incarnations import Incarnations, current_journal
 from epochal.txn.journal import Journal
-from epochal.txn.model import NO_EPOCH, Attempt, lineage_of
+from epochal.txn.model import NO_EPOCH, Attempt, lineage_of, lineage_tag
 from epochal.txn.participant import Participant
 from epochal.txn.plan import decided_not_done
+from epochal.txn.reporting import reporter
 from epochal.txn.settlement import RETAIN, Settlement, clear
 from epochal.txn.start import JOURNAL_ADVICE, Generation, Start, driver, superseded
 from epochal.txn.view import View
@@ -47,6 +49,8 @@ class Coordinator(Generic[Rows]):
         version: str = "",
         scratch: str = "",
         start_ids: Callable[[], str] = new_start_id,
+        observers: Iterable[Observer] = (),
+        stream: str = "",
     ) -> None:
         self.eager = eager
         self._checkpoint = checkpoint
@@ -55,7 +59,8 @@ class Coordinator(Generic[Rows]):
         with refuse_unreachable("the journal", JOURNAL_ADVICE):
             self._incarnation, self._journal = current_journal(journals)
         self._query = checkpoint.query_id()
-        self._settlement = Settlement(checkpoint, self._participants, self._check_bound, scratch, retain)
+        self.reporter = reporter(observers, stream=stream or lineage_tag(self.lineage))
+        self._settlement = Settlement(checkpoint, self._participants, self._check_bound, scratch, retain, self.reporter)
         self._incarnations = Incarnations(journals, self._query, self._participants, self._settlement, start_ids)
         self._starts = Start(
             checkpoint,
@@ -90,6 +95,13 @@ class Coordinator(Generic[Rows]):
 
     def begin(self) -> None:
         """Check the lineage, claim a generation and remove what dead generations left."""
+        try:
+            self._begin()
+        except EpochalError as fault:
+            self.reporter.refused(self.lineage, fault, None)
+            raise
+
+    def _begin(self) -> None:
         failpoints.check_names()
         generation = self._generation = self._starts.claim()
         self._incarnation, self._journal = generation.incarnation, generation.journal
@@ -104,7 +116,7 @@ class Coordinator(Generic[Rows]):
         _warn_of_changes(generation)
         self.clear()
         self._incarnations.tidy(self._incarnation, self._journal, driver(self._version))
-        log.info("generation started", extra={"lineage": self.lineage, "generation": self.generation})
+        self.reporter.started(self.lineage, self.generation, self._participants, generation.before)
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be done, or decided and pending."""
@@ -117,12 +129,14 @@ class Coordinator(Generic[Rows]):
             self._scratch,
             self._check_fence_of,
             self._recorded,
+            self.reporter,
         )
         return batches.run(epoch, rows)
 
     def settle(self) -> None:
         """Bring every decided epoch to done (rules 2 to 4). Raises CommitFailed if a store does not answer."""
         self._settlement.settle(self._journal, self.lineage)
+        self.reporter.opened(self.lineage, self._journal.view, self._participants.values())
 
     def is_settled_below(self, epoch: int) -> bool:
         """Whether all earlier epochs are done and no roll is pending, as of the last read. False if not known."""
@@ -162,12 +176,15 @@ class Coordinator(Generic[Rows]):
         start = view.start_of(self.generation)
         attempt = Attempt(self.lineage, view.done_through, self.generation, number, start, scratch=self._scratch)
         try:
-            recorded = rolls.close(self._journal, view, self._participants, attempt, every=every)
+            recorded = rolls.close(
+                self._journal, view, self._participants, attempt, every=every, reporter=self.reporter
+            )
         except FileExistsError:
             raise superseded(self.generation, "its roll was sealed", self._epoch) from None
         view = self._journal.read()
         self._settlement.carry_out_rolls(self._journal, view, self.lineage)
         self.check_fence(view)  # if our seal was made and purged while we stalled, the roll does not count
+        self.reporter.opened(self.lineage, view, self._participants.values())
         return recorded is not None
 
     def check_fence(self, view: View) -> None:
@@ -184,6 +201,7 @@ class Coordinator(Generic[Rows]):
             by=self.generation,
             unused=self.generation,
             scratch=self._scratch,
+            reporter=self.reporter,
         )
 
     @property

@@ -10,11 +10,13 @@ The class says what to do, the message what happened and what follows::
     │   ├── JournalLost        Spark checkpointed an epoch that the journal has no record of
     │   ├── OffsetsChanged     an epoch was replayed with other source offsets
     │   ├── TwoJournals        a checkpoint was copied: two journals write one stream
+    │   ├── SinkUnavailable    a command cannot use a sink here: install its package, or trust its host
     │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
     ├── FencedOut              stop: another driver has taken over
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
     ├── DataLost               staged data of a decided epoch is gone: investigate before going on
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
+    ├── CutGone                a cut can no longer be read: take a newer one
     ├── NotSettled             a store does not answer; the epoch is safe and will be committed later
     └── SettlingFailed         settling stopped with an unexpected error; nothing is lost, report it
 
@@ -26,10 +28,16 @@ is staged, only `StoreAway` is retried: any other exception may be caused by the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+# What to do about DataLost. No command can bring the rows back: Spark has checkpointed their epoch.
+PUT_BACK = "Put it back from a copy, or restore checkpoint and target together from one, and start the query again"
 
 
 class EpochalError(Exception):
     """The base class of all errors that epochal raises on purpose."""
+
+    is_reported: bool = False  # whether observers have seen it: it passes several layers that report errors
 
 
 class OptionError(EpochalError, ValueError):
@@ -43,7 +51,12 @@ class OptionError(EpochalError, ValueError):
 
 
 class Refused(EpochalError):
-    """Continuing would lose or double rows; nothing was written."""
+    """Continuing would lose or double rows; nothing was written.
+
+    `offers` are the options of EpochWriter that answer it, each with the token to give: ``("adopt", "1f0c9a2e@41")``.
+    """
+
+    offers: tuple[tuple[str, str], ...] = ()
 
 
 class ForeignTarget(Refused):
@@ -66,6 +79,10 @@ class TwoJournals(Refused):
     """A checkpoint was copied, restored or moved: the target belongs to another journal of the same stream."""
 
 
+class SinkUnavailable(Refused):
+    """This process cannot use a sink that only the journal names: another process might."""
+
+
 class UnsupportedQuery(Refused):
     """The query does not keep the order of steps that the protocol requires."""
 
@@ -86,6 +103,10 @@ class BadRows(EpochalError, ValueError):
     """Rows that the sink cannot hold."""
 
 
+class CutGone(EpochalError):
+    """What a store held after an epoch can no longer be read from it."""
+
+
 class NotSettled(EpochalError):
     """A decided epoch waits for a store that does not answer."""
 
@@ -97,10 +118,43 @@ class SettlingFailed(EpochalError):
 class StoreAway(OSError):
     """A store does not answer, or not yet: wait and try again."""
 
+    sink: str = ""  # which one, if it is a sink's store
+
+
+def all_in_one(faults: Sequence[EpochalError]) -> EpochalError:
+    """One error that tells all of them, of the class of the first; the only one as it is.
+
+    >>> print(all_in_one([Refused("a: 1. Nothing was written"), Refused("b: 2. Nothing was written")]))
+    refused for 2 reasons:
+      - a: 1. Nothing was written
+      - b: 2. Nothing was written
+    """
+    faults = list({str(fault): fault for fault in faults}.values())  # two checks may find the same
+    if len(faults) == 1:
+        return faults[0]
+    kind = type(faults[0])
+    lines = "".join("\n  - " + str(fault).replace("\n", "\n    ") for fault in faults)
+    offers = tuple(dict.fromkeys(offer for fault in faults for offer in getattr(fault, "offers", ())))
+    answers = []
+    for option in ("adopt", "new"):
+        tokens = [token for name, token in offers if name == option]
+        answers += [f"{option}={tokens!r}"] if len(tokens) > 1 else []
+    together = f"\nSeveral answers are given together: {', '.join(answers)}" if answers else ""
+    text = f"refused for {len(faults)} reasons:{lines}{together}"
+    if issubclass(kind, OptionError):
+        return Refused(text)
+    one = kind(text)
+    if isinstance(one, Refused):
+        one.offers = offers
+    one.__cause__ = faults[0].__cause__
+    return one
+
 
 class CommitFailed(Exception):
     """A participant could not commit or abort now. Try again."""
 
-    def __init__(self, sink: str, epoch: int, cause: Exception) -> None:
+    def __init__(
+        self, sink: str, epoch: int, cause: Exception, step: Literal["commit", "abort", "roll"] = "commit"
+    ) -> None:
         super().__init__(f"sink {sink!r}, epoch {epoch}: {type(cause).__name__}: {cause}")
-        self.sink, self.epoch, self.cause = sink, epoch, cause
+        self.sink, self.epoch, self.cause, self.step = sink, epoch, cause, step

@@ -12,19 +12,26 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from epochal.txn.model import Outcome
 
 log = logging.getLogger("epochal")
 
+HeldStep: TypeAlias = Literal["stage", "commit", "abort", "roll", "journal"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a stream. `at` is the wall clock, in seconds since 1970."""
+    """Something that happened to a stream. `at` is the wall clock, in seconds since 1970.
+
+    `stream` is the name for people: the query's name, or the folder of its checkpoint. `lineage` identifies the stream;
+    it is empty if the query was refused before its checkpoint was read.
+    """
 
     kind: ClassVar[str] = ""
     lineage: str
+    stream: str
     at: float
 
 
@@ -35,6 +42,7 @@ class StreamStarted(Event):
     kind: ClassVar[str] = "started"
     generation: int
     sinks: tuple[str, ...]
+    in_doubt: tuple[int, ...] = ()  # epochs that earlier starts have prepared and nobody has decided yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +55,21 @@ class EpochBegun(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSkipped(Event):
+    """A batch has arrived whose epoch every sink already has. Spark executes its frame, and nothing is staged."""
+
+    kind: ClassVar[str] = "skipped"
+    epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStaged(Event):
     """A sink has staged the epoch: durable, not visible."""
 
     kind: ClassVar[str] = "staged"
     epoch: int
+    generation: int
     sink: str
     rows: int
     bytes: int | None  # None if the sink does not tell
@@ -65,13 +83,16 @@ class EpochPrepared(Event):
     kind: ClassVar[str] = "prepared"
     epoch: int
     generation: int
-    rows: int
+    rows: int  # of the sink that got most
     seconds: float  # since the batch arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDecided(Event):
-    """commits/N exists and the journal has recorded which attempt is the epoch."""
+    """commits/N exists and the journal has recorded which attempt is the epoch.
+
+    Each process that brings the epoch to done emits it once. With ``commit="eager"`` it comes before commits/N.
+    """
 
     kind: ClassVar[str] = "decided"
     epoch: int
@@ -81,7 +102,10 @@ class EpochDecided(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCommitted(Event):
-    """A sink shows the epoch."""
+    """A sink shows the epoch. Once for each sink and epoch, also if the commit is repeated because another sink failed.
+
+    ALREADY_COMMITTED: another process, or an earlier start, made it visible.
+    """
 
     kind: ClassVar[str] = "committed"
     epoch: int
@@ -91,7 +115,7 @@ class EpochCommitted(Event):
     rows: int
     bytes: int | None
     seconds: float  # that the commit took
-    lag: float | None  # seconds since Spark wrote commits/N; None if unknown, or with commit="eager"
+    lag: float | None  # seconds since Spark wrote commits/N; None if unknown, or visible before that (commit="eager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +125,8 @@ class EpochDone(Event):
     kind: ClassVar[str] = "done"
     epoch: int
     generation: int
+    rows: int  # of the sink that got most
+    seconds: float  # since this process saw that the epoch is decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,20 +141,24 @@ class AttemptAborted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHeld(Event):
-    """A store or the journal does not answer. epochal tries again; one event for each failed try."""
+    """A step has failed and is tried again until it succeeds. One event for each failed try."""
 
     kind: ClassVar[str] = "held"
     epoch: int | None
-    sink: str  # "journal" for the journal itself
-    reason: str
+    sink: str  # "journal" for the journal, or Spark's checkpoint
+    step: HeldStep
+    reason: str  # the class of the fault and its first line
+    tries: int  # that have failed so far, 1 for the first
     seconds: float  # since the first failed try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResumed(Event):
-    """The store answers again."""
+    """The step that held the stream has succeeded."""
 
     kind: ClassVar[str] = "resumed"
+    sink: str  # as in the last StreamHeld
+    tries: int  # that had failed
     seconds: float  # that the stream was held
 
 
@@ -138,10 +168,21 @@ class PartsRolled(Event):
 
     kind: ClassVar[str] = "rolled"
     after: int  # the epoch before
+    generation: int
     sink: str
-    rows: int
+    rows: int | None  # None if the sink does not count them
     bytes: int | None
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsOpen(Event):
+    """What a sink holds open over epochs now: committed, and visible when its parts are closed."""
+
+    kind: ClassVar[str] = "open"
+    sink: str
+    parts: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +197,7 @@ class StreamRefused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEnded(Event):
-    """The query has ended and this driver does no more. `settled`: every decided epoch is visible."""
+    """The query has ended and this driver does no more. `settled`: it has seen that every decided epoch is visible."""
 
     kind: ClassVar[str] = "ended"
     settled: bool
@@ -166,18 +207,24 @@ Observer: TypeAlias = Callable[[Event], None]
 
 
 class Observers:
-    """Passes events on to observers."""
+    """Passes events on to observers. `stream` is the name that events carry."""
 
     def __init__(
         self,
         observers: Iterable[Observer] = (),
         *,
+        stream: str = "",
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observers = list(observers)
+        self.stream = stream
         self.now = clock
         self.ticks = ticks
+
+    def __bool__(self) -> bool:
+        """Whether there is an observer left."""
+        return bool(self._observers)
 
     def emit(self, event: Event) -> None:
         """Pass an event on."""

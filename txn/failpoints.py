@@ -62,6 +62,7 @@ register(
         "commit": "a participant commits an epoch",
         "abort": "a participant removes a losing attempt",
         "done": "the journal records DONE",
+        "cut": "a file tells readers which epoch every sink shows",
         "snapshot": "old journal records are folded into a snapshot",
         "purge": "folded journal records are removed",
     },

@@ -55,6 +55,9 @@ class Files(Protocol):
     def length(self, path: str) -> int | None:
         """A file's length, or None if there is no such file."""
 
+    def modified(self, path: str) -> float | None:
+        """When a file was written last, in seconds since 1970 by the file system's clock; None if there is none."""
+
     def rename(self, source: str, target: str) -> None:
         """Move a file to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
 
@@ -137,6 +140,21 @@ def identity_of(path: str) -> str:
     except OSError:
         host = parts.hostname or ""  # a logical name, or one that this machine does not know
     return f"{parts.scheme}://{host}:{parts.port or ''}{parts.path.rstrip('/')}"
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or is inside it, by name and, on local disks, by every link to it.
+
+    >>> is_within("/c/epochal", "/c/"), is_within("/c", "/c"), is_within("/cc", "/c"), is_within("hdfs://h/c/d", "/c")
+    (True, True, False, False)
+    """
+    if is_local(path) != is_local(folder):
+        return False
+    if is_local(path):
+        path, folder = (os.path.realpath(local_path(place)) for place in (path, folder))
+    one, other = urlsplit(path), urlsplit(folder)
+    inside = f"{one.path.rstrip('/')}/".startswith(f"{other.path.rstrip('/')}/")
+    return inside and (one.scheme, one.netloc) == (other.scheme, other.netloc)
 
 
 def walk(files: Files, path: str) -> Iterator[Entry]:
@@ -241,6 +259,12 @@ class LocalFiles:
     def length(self, path: str) -> int | None:
         try:
             return os.stat(path).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified(self, path: str) -> float | None:
+        try:
+            return os.stat(path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from epochal.txn.choices import Choice, Choices, require_choice, token_of
 from epochal.txn.claims import same_place, why_not_ours
-from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound, TwoJournals
+from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound, TwoJournals, all_in_one
 from epochal.txn.model import NO_EPOCH, Memory, lineage_tag
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import lowest_not_done
@@ -49,6 +49,7 @@ class StartPlan:
         default_factory=dict
     )  # sink -> the last epoch that it may lack, as the user accepted
     reincarnate: bool = False  # the user chose `new` for this lineage
+    refused: list[EpochalError] = field(default_factory=list)  # states that the user has not answered
 
 
 def check_start(observed: Observed, choices: Choices) -> StartPlan:
@@ -61,7 +62,12 @@ def check_start(observed: Observed, choices: Choices) -> StartPlan:
     choices = replace(choices, exclusive=exclusive)
     _check_journal(observed, choices, plan)
     for sink, memory in observed.memories.items():
-        _check_sink(observed, sink, memory, choices, plan)
+        try:
+            _check_sink(observed, sink, memory, choices, plan)
+        except EpochalError as fault:  # one that no choice answers
+            plan.refused.append(fault)
+    if plan.refused:
+        raise all_in_one(plan.refused)
     return plan
 
 
@@ -97,7 +103,7 @@ def _check_journal(observed: Observed, choices: Choices, plan: StartPlan) -> Non
             JournalLost(
                 f"epoch {open_epoch} was checkpointed by Spark, but the journal has no record of it (it covers "
                 f"epochs from {view.base}). Either the journal lost records: restore it from a copy. Or the query "
-                "ran without epochal in between"
+                f"ran without epochal in between{_claimed_elsewhere(observed)}"
             ),
             token_of(observed.lineage, committed),
             choices,
@@ -251,6 +257,19 @@ def _check_holder(observed: Observed, sink: str, where: str, memory: Memory, cho
         )
 
 
+def _claimed_elsewhere(observed: Observed) -> str:
+    """The journals that have claimed this stream's targets since this one did: copies, which may have the records."""
+    found = [
+        f". Or a copy of the checkpoint ran: sink {sink!r} was last claimed by {memory.holder}, and this journal is in "
+        f"{observed.journal}"
+        for sink, memory in observed.memories.items()
+        if observed.journal
+        and memory.holder is not None
+        and why_not_ours(memory.holder, observed.after, observed.lineage, observed.journal) is not None
+    ]
+    return "".join(found[:1])
+
+
 def _was_left_out(view: View, sink: str, memory: Memory, plan: StartPlan) -> bool:
     """Whether the stream has finished epochs since a sink's last one that were not written to it."""
     accounted = max(memory.last, plan.missing.get(sink, NO_EPOCH), plan.adopted.get(sink, NO_EPOCH), view.base - 1)
@@ -312,8 +331,12 @@ def _adopts(
     reincarnates: bool = True,
     why_no_adopt: str | None = None,
 ) -> bool:
-    """Whether the user adopts what is there; False for `new`. Raises the fault if the user has not chosen."""
-    choice = require_choice(fault, token, choices, adopt=adopt, new=new, why_no_adopt=why_no_adopt)
+    """Whether the user adopts what is there; False for `new`, and if the user has not chosen: that is noted."""
+    try:
+        choice = require_choice(fault, token, choices, adopt=adopt, new=new, why_no_adopt=why_no_adopt)
+    except EpochalError as refused:
+        plan.refused.append(refused)
+        return False
     if choice is Choice.NEW:
         plan.reincarnate |= reincarnates
     return choice is Choice.ADOPT

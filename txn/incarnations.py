@@ -72,6 +72,7 @@ class Incarnations(Generic[Rows]):
                 newest=number,
                 by=number,
                 scratch=self.settlement.scratch,
+                reporter=self.settlement.reporter,
             )
 
     def leave_undecided(self, incarnation: int) -> None:
@@ -126,7 +127,7 @@ class Incarnations(Generic[Rows]):
             view = rolls.seal_older(journal, view, by=number)
             attempt = Attempt(lineage, view.done_through, number, 1, started.start, scratch=self.settlement.scratch)
             try:
-                if not rolls.close(journal, view, open_here, attempt, every=True):
+                if not rolls.close(journal, view, open_here, attempt, every=True, reporter=self.settlement.reporter):
                     return
             except FileExistsError:
                 log.debug("another driver closed the open parts", extra={"incarnation": incarnation})
@@ -140,6 +141,7 @@ class Incarnations(Generic[Rows]):
             for attempt in participant.leftovers(lineage, self.settlement.scratch):
                 if attempt.epoch <= through:
                     remove(participant, attempt, None)
+                    self.settlement.reporter.aborted(attempt, participant.name)
 
     def _is_held_elsewhere(self, journal: Journal, lineage: str) -> bool:
         """Whether a target belongs to a copy of this journal: then we must not touch what is staged or open there."""

@@ -61,9 +61,23 @@ class Journal:
         return os.path.realpath(local_path(self.path)) if is_local(self.path) else self.path
 
     @property
+    def files(self) -> Files:
+        return self._files
+
+    @property
     def view(self) -> View:
         """The journal as it was last read."""
         return self._view
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records as they were last read. Those of done epochs lack their handles and changes."""
+        return tuple(self._seen.values())
+
+    def done_at(self, epoch: int) -> str:
+        """When an epoch was recorded as done, as of the last read; empty if that record was folded away."""
+        record = self._seen.get(Done(epoch, 0).name)
+        return record.at if record is not None else ""
 
     def now(self) -> str:
         """The current time, as written in records. For display only: no decision depends on it."""
@@ -252,7 +266,10 @@ def _slim(record: Record, view: View) -> Record:
 def _without_payload(record: Prepared | Roll) -> Prepared | Roll:
     if all(staged.handle is SPENT for staged in record.sinks.values()):
         return record
-    spent = {name: Staged(SPENT, staged.rows, digest=staged.digest) for name, staged in record.sinks.items()}
+    spent = {
+        name: Staged(SPENT, staged.rows, digest=staged.digest, bytes=staged.bytes)
+        for name, staged in record.sinks.items()
+    }
     return replace(record, sinks=spent)
 
 

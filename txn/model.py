@@ -105,7 +105,7 @@ class Staged:
 
     `rows` is the number of rows in the handle; `seen` the number that the participant received, if it is another one.
     `changes` update the participant's state: new values by key, None removes a key. `digest` identifies the rows for an
-    audit, in the format of `row_digests`.
+    audit, in the format of `row_digests`. `bytes` is the size of what was staged, for display; None if unknown.
     """
 
     handle: Handle
@@ -113,6 +113,7 @@ class Staged:
     seen: int | None = None
     changes: Mapping[str, Json] = field(default_factory=dict)
     digest: str | None = None
+    bytes: int | None = None
 
     @property
     def rows_seen(self) -> int:

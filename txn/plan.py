@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from epochal.txn.errors import DataLost, JournalCorrupt, JournalLost, OffsetsChanged
+from epochal.txn.errors import PUT_BACK, DataLost, JournalCorrupt, JournalLost, OffsetsChanged
 from epochal.txn.model import Attempt, Handle
 from epochal.txn.offsets import Match, compare
 from epochal.txn.records import Prepared
@@ -75,7 +75,8 @@ def choose_winner(view: View, epoch: int, offsets: str | None) -> int:
     digests = [record.offsets for record in prepared.values()]
     if offsets is None and any(compare(one, two) is Match.DIFFERENT for one in digests for two in digests):
         raise DataLost(
-            f"epoch {epoch}: {len(prepared)} attempts planned different offsets, and offsets/{epoch} is gone"
+            f"epoch {epoch}: {len(prepared)} attempts planned different offsets, and offsets/{epoch} is gone, so "
+            f"nothing says which of them Spark has checkpointed. {PUT_BACK}"
         )
     if offsets is None:
         return max(prepared)

@@ -258,6 +258,8 @@ def _write_sink(value: Description | Staged) -> dict[str, Json]:
     part: dict[str, Json] = {"handle": value.handle.to_json(), "rows": value.rows}
     if value.digest is not None:
         part["digest"] = value.digest
+    if value.bytes is not None:
+        part["bytes"] = value.bytes
     return {**part, "changes": dict(value.changes)} if value.changes else part
 
 
@@ -265,7 +267,10 @@ def _staged(part: dict[str, Any]) -> Staged:
     rows, changes = part["rows"], part.get("changes", {})
     if not isinstance(rows, int) or not isinstance(changes, dict):
         raise TypeError(f"rows {rows!r}")
-    return Staged(Handle.from_json(part["handle"]), rows, changes=changes, digest=part.get("digest"))
+    size = part.get("bytes")
+    if not isinstance(size, int | None):
+        raise TypeError(f"bytes {size!r}")
+    return Staged(Handle.from_json(part["handle"]), rows, changes=changes, digest=part.get("digest"), bytes=size)
 
 
 def _object(value: Any) -> dict[str, Any]:

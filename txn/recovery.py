@@ -24,6 +24,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRows, Outcome, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
+from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.settlement import Settlement, clear
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
@@ -49,6 +50,7 @@ class Sinks:
         self.scratch = scratch
         self._build = build
         self._built: dict[Place, Participant[Any]] = {}
+        self._stagings: dict[Place, dict[str | None, Description]] = {}  # by the folder that each stages in
         self._descriptions: dict[Place, Description] = {}
         self._by_generation: dict[int, dict[str, Place]] = {}
         self.add_generations(view)
@@ -62,6 +64,8 @@ class Sinks:
                 self._by_generation[number][name] = place
                 # The newest description of a place wins: a host may have another name, but the rows are the same.
                 self._descriptions[place] = description
+                staging = description.settings.get("staging")
+                self._stagings.setdefault(place, {})[staging if isinstance(staging, str) else None] = description
 
     def places(self) -> list[Place]:
         """Every place, those of the newest generations first."""
@@ -88,6 +92,12 @@ class Sinks:
         if place not in self._built:
             self._built[place] = self._build(self._descriptions[place].settings)
         return self._built[place]
+
+    def stagings(self, place: Place) -> list[Participant[Any]]:
+        """The participant of a place, and one for each other folder that earlier starts have staged in."""
+        newest = self._descriptions[place].settings.get("staging")
+        others = [d for staging, d in self._stagings[place].items() if staging != newest]
+        return [self.at(place), *(self._build(description.settings) for description in others)]
 
 
 class RoutedSink:
@@ -128,6 +138,7 @@ class Recovery:
         checkpoint: Checkpoint,
         sinks: Sinks,
         on_commit: OnCommit,
+        reporter: Reporter = SILENT,
     ) -> None:
         incarnation, self.journal = current_journal(journals)
         query = checkpoint.query_id()
@@ -137,7 +148,7 @@ class Recovery:
         self._sinks = sinks
         names = dict.fromkeys(place.sink for place in sinks.places())
         routed = {name: RoutedSink(name, sinks, on_commit) for name in names}
-        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch)
+        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, reporter=reporter)
 
     def settle(self) -> None:
         """Check the sinks that decided epochs wait for, then bring every decided epoch to done."""
@@ -207,15 +218,17 @@ class Leftover:
 
 def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Leftover]:
     """The staged data that one sink still has. `newest` and later generations may be alive."""
+    found = {a for participant in sinks.stagings(place) for a in participant.leftovers(lineage, sinks.scratch)}
     return [
-        Leftover(place, a, view.state(a.epoch, a.generation), removal_of(view, a, newest=newest))
-        for a in sorted(sinks.at(place).leftovers(lineage, sinks.scratch))
+        Leftover(place, a, view.state(a.epoch, a.generation), removal_of(view, a, newest=newest)) for a in sorted(found)
     ]
 
 
-def remove_leftovers(journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Attempt]:
-    """Remove what the rules allow of one sink's leftovers; seal before delete."""
-    return clear(journal, [sinks.at(place)], lineage, newest=newest, by=newest, scratch=sinks.scratch)
+def remove_leftovers(
+    journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int, epoch: int | None = None
+) -> list[Attempt]:
+    """Remove what the rules allow of one sink's leftovers, or of those of one epoch; seal before delete."""
+    return clear(journal, sinks.stagings(place), lineage, newest=newest, by=newest, scratch=sinks.scratch, epoch=epoch)
 
 
 def fence(

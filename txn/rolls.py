@@ -16,6 +16,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, RollRequest, Staged
 from epochal.txn.participant import Participant
 from epochal.txn.records import Roll
+from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.view import View
 
 log = logging.getLogger("epochal")
@@ -54,7 +55,13 @@ def without_owner(view: View, participants: Mapping[str, Participant[Any]]) -> l
 
 
 def close(
-    journal: Journal, view: View, participants: Mapping[str, Participant[Any]], attempt: Attempt, *, every: bool
+    journal: Journal,
+    view: View,
+    participants: Mapping[str, Participant[Any]],
+    attempt: Attempt,
+    *,
+    every: bool,
+    reporter: Reporter = SILENT,
 ) -> Roll | None:
     """Stage and record one roll of what `view` has open; None if there is nothing to close.
 
@@ -69,10 +76,10 @@ def close(
             participant.abort(attempt, None)  # an earlier try under this number may have left something
             part = participant.rolls.roll(RollRequest(attempt=attempt, state=state, every=every))
         except BaseException as fault:
-            drop(participants, attempt, staged)
+            drop(participants, attempt, staged, reporter)
             if isinstance(fault, EpochalError) or not isinstance(fault, Exception):
                 raise
-            raise CommitFailed(name, attempt.epoch, fault) from fault
+            raise CommitFailed(name, attempt.epoch, fault, "roll") from fault
         if part is not None:
             staged[name] = part
     if not staged:
@@ -83,16 +90,23 @@ def close(
         if recorded == record:
             return record  # the file system created it, lost its own answer and tried again
         if recorded is None or recorded.is_seal:  # else another driver with our number, in a journal that replaced ours
-            drop(participants, attempt, staged)
+            drop(participants, attempt, staged, reporter)
         raise FileExistsError(record.name)
     return record
 
 
-def drop(participants: Mapping[str, Participant[Any]], attempt: Attempt, staged: Mapping[str, Staged]) -> None:
+def drop(
+    participants: Mapping[str, Participant[Any]],
+    attempt: Attempt,
+    staged: Mapping[str, Staged],
+    reporter: Reporter = SILENT,
+) -> None:
     """Remove an attempt of this driver that has no record and can no longer get one."""
     for name, participant in participants.items():
         try:
             part = staged.get(name)
             participant.abort(attempt, part.handle if part else None)
+            if part is not None:
+                reporter.aborted(attempt, name)
         except Exception as fault:  # noqa: BLE001  # the first error matters; the next start sweeps this
             log.warning("staged data was left for the next start", extra={"sink": name, "error": repr(fault)})

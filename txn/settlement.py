@@ -19,6 +19,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Outcome
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Decide, Finish, Removal, lowest_not_done, next_step, removal_of
+from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.view import View, handles
 
 log = logging.getLogger("epochal")
@@ -47,6 +48,7 @@ class Settlement:
     ]  # journal, lineage, sink: raises if the target belongs to another journal
     scratch: str = ""
     retain: int = RETAIN
+    reporter: Reporter = SILENT
 
     def __repr__(self) -> str:
         return "settlement"
@@ -68,6 +70,10 @@ class Settlement:
                 # Rule 3: create-if-absent. The next read shows the decision, whoever made it.
                 journal.decide(step.epoch, step.generation)
             else:
+                checkpointed = step.epoch <= committed
+                self.reporter.decided(
+                    lineage, step.epoch, step.generation, self.checkpoint.committed_at if checkpointed else None
+                )
                 self._finish(journal, lineage, view, step)
 
     def carry_out_rolls(self, journal: Journal, view: View, lineage: str) -> None:
@@ -85,7 +91,7 @@ class Settlement:
                     view.previous_epoch(sink, record.generation, before=record.after + 1),
                     self.scratch,
                 )
-                self._commit(journal, sink, attempt, handle)
+                self.reporter.rolled(lineage, record, sink, self._commit(journal, sink, attempt, handle))
             journal.finish_roll(record)
 
     def _finish(self, journal: Journal, lineage: str, view: View, step: Finish) -> None:
@@ -93,7 +99,7 @@ class Settlement:
             after = view.previous_epoch(name, step.generation, before=step.epoch)
             start = view.start_of(step.generation)
             attempt = Attempt(lineage, step.epoch, step.generation, start=start, after=after, scratch=self.scratch)
-            self._commit(journal, name, attempt, handle)
+            self.reporter.committed(attempt, name, self._commit(journal, name, attempt, handle), view)
         # Rule 5: only now is it certain that no other attempt can become the epoch.
         for generation, lost in step.losers:
             start = view.start_of(generation)
@@ -101,10 +107,11 @@ class Settlement:
             for name, participant in self.sinks.items():
                 self._abort(name, participant, attempt, lost.get(name))
         journal.finish(step.epoch, step.generation)
+        self.reporter.done(lineage, step.epoch, step.generation, view)
         if self.retain:
             journal.compact(view, retain=self.retain)
 
-    def _commit(self, journal: Journal, name: str, attempt: Attempt, handle: Handle) -> None:
+    def _commit(self, journal: Journal, name: str, attempt: Attempt, handle: Handle) -> Outcome:
         participant = self.sinks.get(name)
         if participant is None:
             raise Refused(
@@ -112,15 +119,16 @@ class Settlement:
                 "Add it again, or finish the epoch with `epochal recover CHECKPOINT`"
             )
         failpoints.hit("before-commit")
+        self.reporter.step_begins()
         try:
             self.check_target(journal, attempt.lineage, name)
             outcome = participant.commit(attempt, handle)
         except EpochalError:
             raise
         except Exception as fault:
-            raise CommitFailed(name, attempt.epoch, fault) from fault
+            raise CommitFailed(name, attempt.epoch, fault, "roll" if attempt.roll else "commit") from fault
         failpoints.hit("after-commit")
-        log.info("epoch committed", extra={"epoch": attempt.epoch, "sink": name, "outcome": outcome.value})
+        return outcome
 
     def _abort(self, name: str, participant: Settles, attempt: Attempt, handle: Handle | None) -> None:
         try:
@@ -128,7 +136,8 @@ class Settlement:
         except EpochalError:
             raise
         except Exception as fault:
-            raise CommitFailed(name, attempt.epoch, fault) from fault
+            raise CommitFailed(name, attempt.epoch, fault, "abort") from fault
+        self.reporter.aborted(attempt, name)
 
     def _offsets_to_compare(self, view: View, committed: int) -> str | None:
         epoch = lowest_not_done(view)
@@ -152,11 +161,13 @@ def clear(
     by: int,
     unused: int = 0,
     scratch: str = "",
+    reporter: Reporter = SILENT,
+    epoch: int | None = None,
 ) -> list[Attempt]:
     """Remove the staged data that the rules allow; seal before delete (rules 5 and 6). Returns what was removed.
 
     `unused` is a generation that has staged nothing yet: staged data with its number, and without the id of a start,
-    is of an older version whose journal was lost.
+    is of an older version whose journal was lost. With `epoch`, only the attempts at that epoch are removed.
     """
     removed = []
     for participant in participants:
@@ -170,9 +181,12 @@ def clear(
             )
             continue
         for attempt in participant.leftovers(lineage, scratch):
+            if epoch is not None and (attempt.epoch != epoch or attempt.roll):
+                continue
             if attempt.generation == unused and not attempt.start:
                 remove(participant, attempt, None)
                 removed.append(attempt)
+                reporter.aborted(attempt, participant.name)
                 continue
             verdict = removal_of(journal.read(), attempt, newest=newest)
             if verdict is Removal.SEAL_THEN_REMOVE:
@@ -185,4 +199,5 @@ def clear(
             if verdict is Removal.REMOVE:
                 remove(participant, attempt, None)
                 removed.append(attempt)
+                reporter.aborted(attempt, participant.name)
     return removed

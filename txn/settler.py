@@ -1,7 +1,7 @@
 """Retries: commits are tried again, with back-off, until they succeed.
 
-A store that is down holds the stream back; no data is dropped. Each failure is logged with the store, how
-long it has lasted and why: the first as a warning, the others as information. The end is logged too.
+A store that is down holds the stream back; no data is dropped. Each failure is reported with the step, the sink, how
+long it has lasted and why (`reporting.held`), and so is its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Generic
 
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.coordinator import Coordinator, Rows
+from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
+from epochal.txn.reporting import SILENT, Reporter
 
 log = logging.getLogger("epochal")
 
@@ -46,7 +48,10 @@ class Retrying:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        reporter: Reporter = SILENT,
+        lineage: Callable[[], str] = str,
     ) -> None:
+        self._reporter, self._lineage = reporter, lineage
         self._settle_once = settle
         self._backoff = backoff or Backoff()
         self._clock = clock
@@ -81,27 +86,20 @@ class Retrying:
             try:
                 self._settle_once()
             except (CommitFailed, OSError) as failed:
-                self._log_held(failed)
+                self._report_held(failed)
                 return failed
-            self._log_resumed()
+            self._report_resumed()
             return None
 
-    def _log_held(self, failed: CommitFailed | OSError) -> None:
+    def _report_held(self, failed: CommitFailed | OSError, epoch: int | None = None) -> None:
         now = self._clock()
-        first = self._held_since is None
-        since = now if self._held_since is None else self._held_since
-        self._held_since = since
-        sink = getattr(failed, "sink", "journal")
-        log.log(
-            logging.WARNING if first else logging.INFO,
-            "commit held, the store does not answer: %s",
-            failed,
-            extra={"sink": sink, "held_seconds": round(now - since, 1)},
-        )
+        if self._held_since is None:
+            self._held_since = now
+        self._reporter.held(self._lineage(), failed, epoch, now - self._held_since)
 
-    def _log_resumed(self) -> None:
+    def _report_resumed(self) -> None:
         if self._held_since is not None:
-            log.warning("commit resumed", extra={"held_seconds": round(self._clock() - self._held_since, 1)})
+            self._reporter.resumed(self._lineage(), self._clock() - self._held_since)
             self._held_since = None
 
 
@@ -119,17 +117,30 @@ class Settler(Retrying, Generic[Rows]):
         wall: Callable[[], float] = time.time,
         on_failure: Callable[[EpochalError], None] | None = None,
     ) -> None:
-        super().__init__(self._settle_coordinator, backoff=backoff, clock=clock, sleep=sleep)
+        super().__init__(
+            self._settle_coordinator,
+            backoff=backoff,
+            clock=clock,
+            sleep=sleep,
+            reporter=coordinator.reporter,
+            lineage=lambda: coordinator.lineage,
+        )
         self.coordinator = coordinator
         self._max_pending = max_pending
         self._wall = wall
         self._on_failure = on_failure
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._cut = CutFile()
         self.failure: EpochalError | None = None  # the error that ended the background thread
 
     def _settle_coordinator(self) -> None:
         self.coordinator.settle()
+
+    def settle(self, timeout: float | None = None) -> None:
+        super().settle(timeout)
+        if self._thread is None:  # else it does this, so that no batch waits for it
+            self._show_cut()
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called."""
@@ -142,6 +153,13 @@ class Settler(Retrying, Generic[Rows]):
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
         """Stage an epoch, after waiting until fewer than `max_pending` earlier epochs are pending."""
+        try:
+            return self._run(epoch, rows)
+        except EpochalError as fault:
+            self._reporter.refused(self._lineage(), fault, epoch)
+            raise
+
+    def _run(self, epoch: int, rows: Rows) -> BatchOutcome:
         self._raise_failure()
         with self._lock:
             self._wait_for_room(epoch)
@@ -151,10 +169,10 @@ class Settler(Retrying, Generic[Rows]):
                     outcome = self.coordinator.run(epoch, rows)
                 except StoreAway as away:
                     failures += 1
-                    self._log_held(StoreAway(f"epoch {epoch} is not staged yet: {away}"))
+                    self._report_held(away, epoch)
                     self._wait(failures, away)
                     continue
-                self._log_resumed()
+                self._report_resumed()
                 return outcome
 
     def give_up(self) -> None:
@@ -167,6 +185,15 @@ class Settler(Retrying, Generic[Rows]):
         self.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=30)
+            self._cut.update(self.coordinator.journal, self.coordinator.journal.view)  # what was settled last
+
+    def _show_cut(self) -> None:
+        """Bring the watermark file up to date, without the lock: no batch waits for it."""
+        journal = self.coordinator.journal
+        if not self._cut.has_begun(journal):
+            with self._lock:  # it reads the journal
+                self._cut.begin(journal)
+        self._cut.update(journal, journal.view)
 
     def _wait_for_room(self, epoch: int) -> None:
         """Wait until few enough earlier epochs are pending."""
@@ -203,9 +230,9 @@ class Settler(Retrying, Generic[Rows]):
                 while self.coordinator.roll() and self._until_due() == 0.0:
                     pass  # each roll closes all that is due by now
             except (CommitFailed, OSError) as failed:
-                self._log_held(failed)
+                self._report_held(failed)
                 return failed
-            self._log_resumed()
+            self._report_resumed()
             return None
 
     def _until_due(self) -> float | None:
@@ -216,7 +243,7 @@ class Settler(Retrying, Generic[Rows]):
             try:
                 due = self.coordinator.due()
             except OSError as failed:  # the journal cannot be read
-                self._log_held(failed)
+                self._report_held(failed)
                 return self._backoff.limit
         return None if due is None else max(0.0, due - self._wall())
 
@@ -230,6 +257,7 @@ class Settler(Retrying, Generic[Rows]):
                 return
             try:
                 failed = self._try()
+                self._show_cut()
                 pause = self._until_due() if failed is None else None
                 if pause == 0.0:
                     failed = self._roll()
@@ -251,7 +279,9 @@ class Settler(Retrying, Generic[Rows]):
     def _fail(self, fault: EpochalError) -> None:
         """Stop: a retry would not help. The next batch, or the call that waits for the query, raises the error."""
         self.failure = fault
-        log.error("settling stopped: %s", fault, exc_info=fault.__cause__)
+        self._reporter.refused(self._lineage(), fault, None)
+        if isinstance(fault, SettlingFailed):
+            log.error("the unexpected error while settling was:", exc_info=fault.__cause__)
         if self._on_failure is not None:
             self._on_failure(fault)
 

@@ -5,8 +5,6 @@ Nothing is staged before all three have succeeded. A start that is refused chang
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,13 +14,14 @@ from epochal.txn.access import refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
-from epochal.txn.errors import FencedOut, OffsetsChanged, Refused
+from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused, all_in_one
 from epochal.txn.guard import Observed, StartPlan, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
 from epochal.txn.model import Claim, Json, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
+from epochal.txn.process import this_process
 from epochal.txn.records import GenerationStarted, encode
 from epochal.txn.view import View
 
@@ -163,10 +162,15 @@ class Start(Generic[Rows]):
 
     def _memories(self, lineage: str) -> dict[str, Memory]:
         """What each store has recorded."""
-        memories = {}
+        memories, refused = {}, []
         for name, participant in self.participants.items():
-            with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
-                memories[name] = participant.open(lineage)
+            try:
+                with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
+                    memories[name] = participant.open(lineage)
+            except EpochalError as fault:
+                refused.append(fault)
+        if refused:
+            raise all_in_one(refused)
         return memories
 
     def _check_last(self, journal: Journal) -> None:
@@ -212,8 +216,11 @@ def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
 
 
 def driver(version: str) -> dict[str, Json]:
-    """Where this driver runs, for display."""
-    return {"host": platform.node(), "pid": os.getpid(), "epochal": version}
+    """Which process this driver is, for display."""
+    me = this_process()
+    facts: dict[str, Json] = {"host": me.host, "pid": me.pid, "epochal": version}
+    further: dict[str, Json] = {"started": me.started, "ticks": me.ticks, "machine": me.machine}
+    return facts | {name: value for name, value in further.items() if value is not None}
 
 
 def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = ()) -> Claim:

@@ -11,29 +11,43 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from epochal._version import __version__
-from epochal.cli.text import REFUSED, UNREACHABLE, paint, print_json_error
+from epochal.cli import progress
+from epochal.cli.exit_codes import INTERRUPTED, MEANINGS, REFUSED, UNREACHABLE, USAGE
+from epochal.cli.text import paint, print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
 from epochal.sinks.config.trust import trusting
-from epochal.txn.errors import EpochalError, NotSettled
-
-INTERRUPTED = 130
+from epochal.txn.errors import EpochalError, NotSettled, OptionError
 
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            the status of the stream and of each sink
   epochal status  checkpoints/orders --json     the same as JSON
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
   epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
+  epochal top     checkpoints/*                 the same for several streams, live on the terminal
+  epochal ui      checkpoints/*                 the same in a browser, with a timeline of epochs
+  epochal report  checkpoints/* -o status.html  the same as one HTML file
   epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal resolve checkpoints/orders --abort 42 remove what a dead driver has staged of epoch 42, or say why not
   epochal roll    checkpoints/orders            publish all open parts; stops a running query
   epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
   epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
+  epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
+  epochal check   orders.toml                   are sources, SQL, sinks and checkpoints of all streams right?
+  epochal run     orders.toml                   run the streams of a settings file; exit codes are in its --help
   epochal demo                                  see exactly-once under kill -9, in a minute
   epochal serve   cassandra | hdfs | kafka      run a real server on loopback until Ctrl-C
 
 CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
 PATH is the target of a sink, spelled the same way.
-exit codes: 0 success, 1 a store cannot be reached, 2 wrong usage or refused, 3 an audit found a difference
+exit codes:
+""" + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
+RUN_EPILOG = """with spark-submit:
+  spark-submit --properties-file orders.properties "$(epochal run --path)" [FILE] [--stream NAME]
+
+exit codes: 0 all streams ended, or were stopped by SIGTERM or Ctrl-C, and are settled; 1 a stream failed, or could not
+be settled or checked: start it again; 2 wrong settings or refused: a restart would end in the same way
 """
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
@@ -50,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        with trusting(getattr(options, "trust", None)):
+        with trusting(getattr(options, "trust", None)), progress.shown(None if as_json or verbose else sys.stderr):
             return _run(options)
     except NotSettled as fault:
         return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
@@ -81,10 +95,35 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import audit
 
             return audit.run(options.checkpoint, options.journal, fast=options.fast, as_json=options.json)
+        case "top":
+            from epochal.cli.console import top
+
+            return top.run(options.checkpoints, options.journal, once=options.once, as_json=options.json)
+        case "ui":
+            from epochal.cli.console import ui
+
+            return ui.run(options.checkpoints, options.journal, port=options.port, as_json=options.json)
+        case "report":
+            from epochal.cli.console import report
+
+            return report.run(
+                options.checkpoints, options.journal, output=options.output, audit=options.audit, as_json=options.json
+            )
         case "recover":
             from epochal.cli import recover
 
             return recover.run(options.checkpoint, options.journal, timeout=options.timeout, as_json=options.json)
+        case "resolve":
+            from epochal.cli import resolve
+
+            return resolve.run(
+                options.checkpoint,
+                options.journal,
+                commit=options.commit,
+                abort=options.abort,
+                timeout=options.timeout,
+                as_json=options.json,
+            )
         case "roll":
             from epochal.cli import roll
 
@@ -106,6 +145,20 @@ def _run(options: argparse.Namespace) -> int:
                 dry_run=options.dry_run,
                 as_json=options.json,
             )
+        case "schema":
+            from epochal.cli import schema
+
+            return schema.run(options.name)
+        case "run" | "check":
+            from epochal.cli import streams_by_settings
+
+            if options.command == "check" or options.check:
+                return streams_by_settings.check(options.file, options.stream, as_json=options.json)
+            if options.path:
+                return streams_by_settings.print_path()
+            if options.json:
+                raise OptionError("epochal run", ["--json: only with --check, or by `epochal check --json`"])
+            return streams_by_settings.run(options.file, options.stream)
         case "serve":
             from epochal.cli import serve
 
@@ -134,16 +187,24 @@ def _fail(fault: Exception, code: int, *, verbose: bool, as_json: bool) -> int:
     if as_json:
         print_json_error(fault, code)
     else:
-        print(f"{paint('epochal:', 'red', sys.stderr)} {fault}", file=sys.stderr)
+        print(f"{paint('epochal:', 'red', sys.stderr)} {type(fault).__name__}: {fault}", file=sys.stderr)
     return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Has an exit code of its own for wrong usage, which says nothing about a stream."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: error: {message}\n")
 
 
 class _JsonParser(argparse.ArgumentParser):
     """Prints usage errors as JSON too."""
 
     def error(self, message: str) -> NoReturn:
-        print_json_error(argparse.ArgumentError(None, message), REFUSED)
-        self.exit(REFUSED)
+        print_json_error(argparse.ArgumentError(None, message), USAGE)
+        self.exit(USAGE)
 
 
 def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
@@ -161,14 +222,10 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     stream = argparse.ArgumentParser(add_help=False)
     stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
-    stream.add_argument(
-        "--trust",
-        metavar="HOST[,HOST]",
-        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
-    )
-    stream.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
+    _add_stores(stream)
 
-    whole = (_JsonParser if as_json else argparse.ArgumentParser)(
+    kind: type[argparse.ArgumentParser] = _JsonParser if as_json else _Parser
+    whole = kind(
         prog="epochal",
         description="Exactly-once sinks for PySpark Structured Streaming.",
         epilog=EXAMPLES,
@@ -186,13 +243,23 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         action="store_true",
         help="check names, lengths and logs only; reads no rows and needs no Spark",
     )
+    _add_console(commands, [common, verbose])
     about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
     recover = commands.add_parser(
         "recover", parents=[stream, common, verbose], help=about, description=_sentence(about)
     )
     about = "publish every open part before its limits are reached; stops a query that still runs"
     roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
-    for patient in (recover, roll):
+    about = "commit or abort one epoch by hand, where Spark does not decide otherwise; else say why not"
+    resolve = commands.add_parser(
+        "resolve", parents=[stream, common, verbose], help=about, description=_sentence(about)
+    )
+    which = resolve.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--commit", type=_number(0), metavar="N", help="make epoch N visible, if Spark has checkpointed it"
+    )
+    which.add_argument("--abort", type=_number(0), metavar="N", help="remove what a dead driver has staged of epoch N")
+    for patient in (recover, roll, resolve):
         patient.add_argument(
             "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds to wait for a store (60)"
         )
@@ -221,6 +288,31 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
     )
     compact.add_argument("--dry-run", action="store_true", help="only list what would be joined")
+    about = "print the JSON schema of what a command prints with --json"
+    schema = commands.add_parser("schema", parents=[verbose], help=about, description=_sentence(about))
+    schema.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
+    configured = argparse.ArgumentParser(add_help=False)
+    configured.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="FILE.toml, or FILE.properties with spark.epochal.NAME.*; without it, the settings that spark-submit got",
+    )
+    configured.add_argument("--stream", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    about = "check the streams of a settings file: options, source, SQL, columns, checkpoints, targets; writes nothing"
+    commands.add_parser("check", parents=[configured, common, verbose], help=about, description=_sentence(about))
+    about = "run the streams of a settings file, or of Spark's settings, until they end or a signal stops them"
+    run = commands.add_parser(
+        "run",
+        parents=[configured, verbose],
+        help=about,
+        description=_sentence(about),
+        epilog=RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--check", action="store_true", help="only check, as `epochal check` does")
+    run.add_argument("--json", action="store_true", help="with --check: print JSON")
+    run.add_argument("--path", action="store_true", help="print the path of the program, for spark-submit")
     about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
     demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
     demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")
@@ -253,6 +345,34 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     kafka.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
+
+
+def _add_stores(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust",
+        metavar="HOST[,HOST]",
+        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
+    )
+    command.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
+
+
+def _add_console(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], parents: list[argparse.ArgumentParser]
+) -> None:
+    """The commands that show several streams."""
+    streams = argparse.ArgumentParser(add_help=False)
+    streams.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="the checkpointLocations of queries")
+    _add_stores(streams)
+    about = "show streams, sinks, epochs, lag and what is held, live on the terminal; reads only"
+    top = commands.add_parser("top", parents=[streams, *parents], help=about, description=_sentence(about))
+    top.add_argument("--once", action="store_true", help="print one frame and end")
+    about = "show the same in a browser, with a timeline of epochs; a page on 127.0.0.1, reads only"
+    ui = commands.add_parser("ui", parents=[streams, *parents], help=about, description=_sentence(about))
+    ui.add_argument("--port", type=_number(0), metavar="N", help="the page's port (4180, or a free one; 0: a free one)")
+    about = "write the page as one HTML file that can be sent around; reads only"
+    report = commands.add_parser("report", parents=[streams, *parents], help=about, description=_sentence(about))
+    report.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write; - for stdout")
+    report.add_argument("--audit", action="store_true", help="run `epochal audit --fast` and put the result in")
 
 
 def _sentence(text: str) -> str:

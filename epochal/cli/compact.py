@@ -9,14 +9,17 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import cast
 
+from epochal.cli import progress
 from epochal.cli.streams import reach, start_spark
 from epochal.cli.text import counted, lasting, paint, size, table
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.sinks.storage.sink_files import SinkFiles
+from epochal.txn.files import Files
 from epochal.txn.model import Json
 
 SHOWN = 10  # files that are listed by name
@@ -26,20 +29,35 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
     """Compact, or list what would be joined."""
     start_on_demand(start_spark)
     files, target = reach(path)
+    with progress.task(f"compacting {target}") as say:
+        tell = (lambda _: None) if as_json else say if sys.stderr.isatty() else _print
+        report = _compact(files, target, tell, max_bytes, grace, header, dry_run=dry_run)
+    print(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))
+    return 0
+
+
+def _compact(
+    files: Files,
+    target: str,
+    tell: Callable[[str], None],
+    max_bytes: int,
+    grace: float,
+    header: bool | None,
+    *,
+    dry_run: bool,
+) -> Report:
     compactor = Compactor(
         cast("SinkFiles", files),
         Layout(target),
         max_bytes,
         grace=grace,
         header=header,
-        progress=(lambda _: None) if as_json else _progress,
+        progress=tell,
     )
-    report = compactor.look() if dry_run else compactor.run()
-    print(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))
-    return 0
+    return compactor.look() if dry_run else compactor.run()
 
 
-def _progress(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -14,10 +14,10 @@ from epochal._version import __version__
 from epochal.cli.status import leftover_json, leftover_table
 from epochal.cli.streams import Stream, build, open_stream
 from epochal.cli.text import counted, paint
-from epochal.txn.errors import EpochalError
+from epochal.txn.errors import EpochalError, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.incarnations import all_journals
-from epochal.txn.journal import Journal
+from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.plan import Removal
 from epochal.txn.recovery import Leftover, Place, Sinks, fence, leftovers, remove_leftovers
@@ -45,7 +45,7 @@ class Collected:
 
 
 def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as_json: bool) -> int:
-    """List or remove. The exit code is 1 if a store could not be reached."""
+    """List or remove. The exit code is 1 if a store could not be reached or checked."""
     stream = open_stream(checkpoint, journal)
     result = collect(stream, remove=remove, fencing=fencing)
     print(json.dumps(to_json(stream, result, remove), indent=2) if as_json else to_text(result, remove, fencing))
@@ -70,7 +70,7 @@ def _collect(stream: Stream, journal: Journal, lineage: str, newest: int, result
     result.temporary.extend(n for n in stream.files.names(journal.path) if n.startswith(TEMPORARY))
     if remove:
         journal.sweep()
-    sinks = Sinks(journal.read(), build)
+    sinks = Sinks(journal.read(), build, scratch=scratch_beside(stream.journal_path))
     for place in sinks.places():
         try:
             found = leftovers(journal.read(), sinks, place, lineage, newest=newest)
@@ -78,6 +78,8 @@ def _collect(stream: Stream, journal: Journal, lineage: str, newest: int, result
             if remove:
                 gone = set(remove_leftovers(journal, sinks, place, lineage, newest=newest))
                 result.removed.update(left for left in found if left.attempt in gone)
+        except SinkUnavailable as fault:
+            result.away[place] = str(fault)
         except EpochalError:
             raise
         except Exception as fault:  # noqa: BLE001  # any error of a store's driver: go on with the others
@@ -112,7 +114,7 @@ def to_text(result: Collected, remove: bool, fencing: bool) -> str:
     if result.found:
         parts.append(leftover_table(result.found, result.newest, result.committed))
     for place, error in result.away.items():
-        parts.append(paint(f"sink {place.sink!r} ({place.target}) cannot be reached: {error}", "red"))
+        parts.append(paint(f"sink {place.sink!r} ({place.target}) was not checked: {error}", "red"))
     temporary = f", {counted(len(result.temporary), 'temporary file')} of the journal" if result.temporary else ""
     kept = f"; {len(result.kept)} kept" if result.kept else ""
     if remove:

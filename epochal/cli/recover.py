@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import json
 
+from epochal.cli import progress as show
 from epochal.cli.stream_status import attempts_in_doubt
-from epochal.cli.streams import Stream, open_stream
+from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, listed, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
     """Settle. Raises NotSettled if a store cannot be reached within the timeout."""
     stream = open_stream(checkpoint, journal)
-    progress = _Progress(stream, quiet=as_json)
+    waiting = decided_not_done(stream.journal.read(), stream.checkpoint.committed())
+    if waiting and not as_json:
+        print(f"{counted(len(waiting), 'epoch')} to finish: {listed(waiting)}", flush=True)
+    progress = Commits(quiet=as_json)
+    reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=progress.committed
+        journals=stream.journal_of,
+        checkpoint=stream.checkpoint,
+        sinks=stream.sinks(),
+        on_commit=progress.committed,
+        reporter=reports,
     )
-    Retrying(recovery.settle).settle(timeout)
+    with show.task(f"finishing {listed(waiting)}" if waiting else "looking for what to finish"):
+        Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
+    CutFile().bring_up_to_date(recovery.journal)
     view = stream.journal.read()
     doubt = sorted({p.epoch for p in attempts_in_doubt(view, stream.checkpoint.committed())})
     if as_json:
@@ -50,16 +63,13 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     return 0
 
 
-class _Progress:
+class Commits:
     """Prints each commit as it happens, and collects them for the JSON answer."""
 
-    def __init__(self, stream: Stream, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool) -> None:
         self.commits: list[dict[str, Json]] = []
         self.epochs: set[int] = set()
         self._quiet = quiet
-        waiting = decided_not_done(stream.journal.read(), stream.checkpoint.committed())
-        if waiting and not quiet:
-            print(f"{counted(len(waiting), 'epoch')} to finish: {listed(waiting)}", flush=True)
 
     def committed(self, attempt: Attempt, sink: str, outcome: Outcome) -> None:
         self.epochs.add(attempt.epoch)
@@ -67,4 +77,5 @@ class _Progress:
             {"epoch": attempt.epoch, "generation": attempt.generation, "sink": sink, "outcome": outcome.value}
         )
         if not self._quiet:
+            show.clear()
             print(f"  epoch {attempt.epoch}  {sink}  {outcome.value}", flush=True)

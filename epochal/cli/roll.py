@@ -9,26 +9,39 @@ from __future__ import annotations
 import json
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, paint
+from epochal.txn.cut_file import CutFile
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
+from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
 
 
 def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) -> int:
     """Settle what is decided, then close every open part. Raises NotSettled if a store cannot be reached in time."""
     stream = open_stream(checkpoint, journal)
+    reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
-        journals=stream.journal_of, checkpoint=stream.checkpoint, sinks=stream.sinks(), on_commit=lambda *_: None
+        journals=stream.journal_of,
+        checkpoint=stream.checkpoint,
+        sinks=stream.sinks(),
+        on_commit=lambda *_: None,
+        reporter=reports,
     )
-    Retrying(recovery.settle).settle(timeout)
-    found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
+    retrying = Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage)
     generation = None
-    if found:
-        generation = roll_all(stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__)
-        Retrying(recovery.settle).settle(timeout)
+    with progress.task(f"publishing the open parts of {stream.path}"):
+        retrying.settle(timeout)
+        found: list[tuple[str, OpenRows]] = open_rows(stream.journal.read(), stream.sinks())
+        if found:
+            generation = roll_all(
+                stream.journal, stream.checkpoint, stream.lineage, stream.sinks(), version=__version__
+            )
+            retrying.settle(timeout)
+        CutFile().bring_up_to_date(recovery.journal)
     if as_json:
         answer = {
             "checkpoint": stream.path,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from epochal.cli.exit_codes import INTERRUPTED
 from epochal.cli.text import counted, key_values, paint, print_json_error
 from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster, HdfsCluster, KafkaCluster, Node
@@ -17,9 +18,7 @@ from epochal.testing.servers.ports import is_free, recall
 from epochal.testing.servers.routes import CASSANDRA_PORT, KAFKA_PORT
 
 FAILED = 1
-INTERRUPTED = 130
 INTERVAL = 1.0  # seconds between two checks of the nodes
-
 
 Cluster = TypeVar("Cluster", CassandraCluster, HdfsCluster, KafkaCluster)
 

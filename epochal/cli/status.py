@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import time
 
+from epochal.cli import exit_codes
 from epochal.cli.stream_status import StreamStatus, read_status
 from epochal.cli.streams import open_stream
-from epochal.cli.text import REFUSED, UNREACHABLE, counted, key_values, lasting, listed, paint, size, table
+from epochal.cli.text import counted, key_values, lasting, listed, paint, size, table
+from epochal.txn.liveness import DriverStatus
 from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Removal
 from epochal.txn.records import Prepared
 from epochal.txn.recovery import Leftover
 from epochal.txn.states import State
 
+COLOURS = {exit_codes.WELL: "green", exit_codes.UNREACHABLE: "yellow", exit_codes.UNSETTLED: "yellow"}
+
 
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
-    """Print it. The exit code shows whether a start would be refused or a store cannot be reached."""
+    """Print it. The exit code says how the stream stands (`exit_codes`)."""
     status = read_status(open_stream(checkpoint, journal))
     print(json.dumps(to_json(status), indent=2) if as_json else to_text(status))
-    if status.refusal:
-        return REFUSED
-    return UNREACHABLE if any(sink.error for sink in status.sinks if sink.current) else 0
+    return status.verdict.code
 
 
 def why(left: Leftover, newest: int, committed: int) -> str:
@@ -118,10 +120,48 @@ def open_table(parts: list[tuple[str, OpenRows]]) -> str:
     return shown if len(parts) <= SHOWN else f"{shown}\nand {len(parts) - SHOWN:,} more (--json lists all)"
 
 
+def driver_json(driver: DriverStatus) -> dict[str, Json]:
+    """The newest driver as JSON. Times are seconds since 1970."""
+    live = driver.live
+    held: Json = None
+    refused: Json = None
+    if live is not None and live.held is not None:
+        held = {
+            "sink": live.held.sink,
+            "epoch": live.held.epoch,
+            "step": live.held.step,
+            "reason": live.held.reason,
+            "since": live.held.since,
+        }
+    if live is not None and live.refused is not None:
+        refused = {
+            "error": live.refused.error,
+            "reason": live.refused.reason,
+            "at": live.refused.at,
+            "epoch": live.refused.epoch,
+        }
+    return {
+        "liveness": driver.liveness.value,
+        "host": driver.process.host,
+        "pid": driver.process.pid,
+        "started": driver.process.started,
+        "heartbeat_seconds": None if driver.heartbeat is None else round(driver.heartbeat, 3),
+        "state": None if live is None else live.state.value,
+        "epoch": None if live is None else live.epoch,
+        "sink": None if live is None else live.sink,
+        "held": held,
+        "refused": refused,
+    }
+
+
 def to_json(status: StreamStatus) -> dict[str, Json]:
     """The status as JSON. An epoch that does not exist is null."""
-    latest = status.latest
+    latest, verdict = status.latest, status.verdict
     return {
+        "state": verdict.standing.value,
+        "summary": verdict.text,
+        "command": verdict.command,
+        "exit_code": verdict.code,
         "checkpoint": status.stream.path,
         "query": latest.query,
         "lineage": status.stream.lineage,
@@ -132,6 +172,8 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         "done": _epoch(status.view.done_through),
         "settled": status.settled,
         "generation": {"number": latest.generation, "at": latest.at, **latest.driver},
+        "driver": driver_json(status.driver),
+        "under_way": None if status.under_way is None else {"epoch": status.under_way, "staging": status.staging},
         "sinks": [
             {
                 "name": sink.place.sink,
@@ -140,6 +182,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
                 "current": sink.current,
                 "last": sink.last,
                 "error": sink.error or None,
+                "available": sink.available,
             }
             for sink in status.sinks
         ],
@@ -160,6 +203,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         },
         "refusal": status.refusal or None,
         "unprovable": [{"epoch": epoch, "why": why} for epoch, why in status.unprovable.items()],
+        "notes": list(status.notes),
     }
 
 
@@ -169,13 +213,15 @@ def to_text(status: StreamStatus) -> str:
     folded = f", folded up to epoch {status.view.floor}" if status.view.floor >= 0 else ""
     temporary = f", {counted(status.temporary, 'temporary file')}" if status.temporary else ""
     parts = [
+        paint(status.verdict.line, COLOURS.get(status.verdict.code, "red")),
         key_values(
             [
                 ("checkpoint", status.stream.path),
                 ("journal", status.stream.journal.path),
                 ("", f"{counted(status.records, 'record')}, {size(status.size)}{folded}{temporary}"),
                 ("lineage", status.stream.lineage),
-                ("generation", f"{latest.generation}, {_driver(status)}"),
+                ("generation", f"{latest.generation}, {_started(status)}"),
+                ("driver", _driver(status.driver)),
                 ("commit mode", latest.commit),
                 ("first epoch here", str(latest.base)),
                 ("Spark committed", _epoch_text(status.committed)),
@@ -209,7 +255,7 @@ def to_text(status: StreamStatus) -> str:
             f"epoch {listed(epochs)}: {reason}. If the checkpoint is restored from an older copy, epochal cannot prove "
             "that the same rows come back"
         )
-    parts.append(_conclusion(status))
+    parts.extend(f"note: {note}" for note in status.notes)
     return "\n\n".join(parts)
 
 
@@ -230,23 +276,14 @@ def _sinks(status: StreamStatus) -> str:
     return table(headers, cells, right=["LAST EPOCH"])
 
 
-def _conclusion(status: StreamStatus) -> str:
-    if status.refusal:
-        return paint(f"a start would be refused: {status.refusal}", "red")
-    if status.held:
-        epochs = [held.epoch for held in status.held]
-        return paint(
-            f"{counted(len(epochs), 'epoch')} ({listed(epochs)}) decided but not done. The running query will finish "
-            f"{'it' if len(epochs) == 1 else 'them'}; if none runs: `epochal recover {status.stream.path}`",
-            "yellow",
-        )
-    doubt = sorted({p.epoch for p in status.in_doubt})
-    if doubt:
-        return f"settled; epoch {listed(doubt)} in doubt until the query runs again"
-    return paint("settled", "green")
+def _driver(driver: DriverStatus) -> str:
+    live = driver.live
+    beat = "" if driver.heartbeat is None else f", last heard of {lasting(driver.heartbeat)} ago"
+    doing = "" if live is None else f", {live.state.value}"
+    return f"{driver.name}: {driver.liveness.value}{doing}{beat}"
 
 
-def _driver(status: StreamStatus) -> str:
+def _started(status: StreamStatus) -> str:
     driver = status.latest.driver
     what = "fenced by a command" if driver.get("fence") else "started"
     return f"{what} {status.latest.at} by process {driver.get('pid')} on {driver.get('host')}"

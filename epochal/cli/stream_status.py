@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from epochal.cli.streams import Stream
+from epochal.cli.verdict import Facts, Verdict, judge
 from epochal.txn.checkpoint import sample_of_offsets
 from epochal.txn.choices import Choices
-from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.errors import EpochalError, Refused, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.guard import Observed, check_start
+from epochal.txn.live import LiveState, read_live
+from epochal.txn.liveness import DriverStatus, driver_status
 from epochal.txn.model import NO_EPOCH, Memory, OpenRows
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
+from epochal.txn.states import State
 from epochal.txn.view import View
 
 
@@ -36,6 +42,7 @@ class SinkStatus:
     current: bool  # the newest generation writes to it
     last: int | None = None
     error: str = ""
+    available: bool = True  # False: this process cannot ask it, whatever the store says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +63,48 @@ class StreamStatus:
     temporary: int
     refusal: str  # why a start would be refused now; empty if it would not
     unprovable: dict[int, str]  # epoch -> why a restored checkpoint could bring it back with other rows
+    driver: DriverStatus
+    under_way: int | None  # the epoch that Spark has begun and nobody has prepared
+    now: float
+    notes: tuple[str, ...]  # what was ignored
 
     @property
     def settled(self) -> bool:
         return not self.held
+
+    @property
+    def staging(self) -> bool:
+        """Whether the newest driver has begun to stage the epoch that is under way."""
+        live = self.driver.live
+        seen = live is not None and live.epoch == self.under_way and live.state is LiveState.STAGING
+        return seen or any(
+            left.state is State.STAGING
+            and (left.attempt.epoch, left.attempt.generation) == (self.under_way, self.latest.generation)
+            for left in self.leftovers
+        )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """How the stream stands, in a sentence."""
+        current = [sink for sink in self.sinks if sink.current and sink.error]
+        missing = {sink: None for held in self.held for sink, state in held.sinks.items() if state != "visible"}
+        return judge(
+            Facts(
+                driver=self.driver,
+                now=self.now,
+                recover=self.stream.command("recover"),
+                done=self.view.done_through,
+                committed=self.committed,
+                unsettled=tuple(held.epoch for held in self.held),
+                missing_in=tuple(missing),
+                in_doubt=tuple(sorted({p.epoch for p in self.in_doubt})),
+                under_way=self.under_way,
+                staging=self.staging,
+                refusal=self.refusal,
+                unreachable={sink.place.sink: sink.error for sink in current if sink.available},
+                not_here={sink.place.sink: sink.error for sink in current if not sink.available},
+            )
+        )
 
 
 @dataclass
@@ -68,10 +113,11 @@ class _Stores:
 
     memories: dict[Place, Memory] = field(default_factory=dict)
     errors: dict[Place, str] = field(default_factory=dict)
+    unavailable: set[Place] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
 
 
-def read_status(stream: Stream) -> StreamStatus:
+def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> StreamStatus:
     """Read the journal, the stores and the checkpoint, in the order that the guard needs."""
     before = stream.journal.read()
     sinks = stream.sinks()
@@ -85,6 +131,9 @@ def read_status(stream: Stream) -> StreamStatus:
             left.extend(leftovers(view, sinks, place, stream.lineage, newest=view.generation))
         except (EpochalError, OSError) as fault:
             stores.errors[place] = str(fault)
+    planned = stream.checkpoint.planned()
+    live = read_live(stream.files, stream.journal.path, place=stream.journal.place)
+    now = clock()
     entries = [e for e in stream.files.list(stream.journal.path) if not e.is_folder]
     temporary = sum(1 for e in entries if e.name.startswith(TEMPORARY))
     return StreamStatus(
@@ -102,13 +151,17 @@ def read_status(stream: Stream) -> StreamStatus:
         temporary=temporary,
         refusal=_refusal(stream, sinks, stores, before, committed, view),
         unprovable=_unprovable(stream, view),
+        driver=driver_status(view.latest, live.live, now),
+        under_way=planned if planned > committed and not (view.prepared(planned) or view.is_decided(planned)) else None,
+        now=now,
+        notes=live.notes,
     )
 
 
 def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
     try:
         return open_rows(view, sinks)
-    except OSError:
+    except (OSError, SinkUnavailable):
         return []  # a store cannot be reached; its own line shows the error
 
 
@@ -117,6 +170,9 @@ def _ask(sinks: Sinks, lineage: str) -> _Stores:
     for place in sinks.places():
         try:
             stores.memories[place] = sinks.at(place).open(lineage)
+        except SinkUnavailable as fault:
+            stores.unavailable.add(place)
+            stores.errors[place] = str(fault)
         except Refused as fault:
             stores.refused.append(str(fault))
             stores.errors[place] = str(fault)
@@ -147,7 +203,8 @@ def _held(view: View, sinks: Sinks, stores: _Stores, epoch: int) -> HeldEpoch:
 def _sink(place: Place, sinks: Sinks, stores: _Stores) -> SinkStatus:
     memory = stores.memories.get(place)
     last = memory.last if memory is not None and memory.last > NO_EPOCH else None
-    return SinkStatus(place, place in sinks.current().values(), last, stores.errors.get(place, ""))
+    is_current = place in sinks.current().values()
+    return SinkStatus(place, is_current, last, stores.errors.get(place, ""), place not in stores.unavailable)
 
 
 def _unprovable(stream: Stream, view: View) -> dict[int, str]:

@@ -6,24 +6,30 @@ address. Only other Hadoop file systems start a session.
 
 from __future__ import annotations
 
+import logging
+import shlex
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from epochal.cli import progress
 from epochal.sinks.config.kinds import GROUP, class_of
 from epochal.sinks.storage import webhdfs
 from epochal.sinks.storage.hadoop import resolve, start_on_demand
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.access import refuse_unreachable
-from epochal.txn.errors import Refused
+from epochal.txn.errors import Refused, SinkUnavailable
 from epochal.txn.files import Files, is_local, join
 from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import Sinks, check_belongs
+
+log = logging.getLogger("epochal")
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Stream:
     checkpoint: SparkCheckpoint
     files: Files  # of the journal
     journal_path: str
+    named_journal: str | None = None  # as the user named it; None for the one in the checkpoint
+
+    def command(self, name: str, *options: str) -> str:
+        """An epochal command for this stream, to be copied into a shell."""
+        elsewhere = [] if self.named_journal is None else ["--journal", self.named_journal]
+        return shlex.join(["epochal", name, self.path, *elsewhere, *options])
 
     def journal_of(self, incarnation: int) -> Journal:
         return Journal(
@@ -70,7 +82,7 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
     files, path = reach(checkpoint)
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
     journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
-    stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path)
+    stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path, journal)
     with refuse_unreachable(
         f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"
     ):
@@ -100,21 +112,43 @@ def build(description: Mapping[str, Json]) -> Participant[Any]:
     # A target such as cassandra:host/keyspace.table is no path: that sink stages beside the journal.
     if isinstance(place, str) and not place.startswith(f"{kind}:") and _needs_spark(place):
         start_spark(place)
-    found = class_of(kind)
+    try:
+        found = class_of(kind)
+    except ImportError as fault:
+        raise SinkUnavailable(
+            f"sink {description.get('name')!r}: its type {kind!r} needs a package that is not installed here: {fault}"
+        ) from fault
     if found is not None:
         return found.from_description(description)
-    raise Refused(
+    raise SinkUnavailable(
         f"sink {description.get('name')!r}: no participant of type {kind!r} is installed here; install the package "
         f"that has it (its entry point is in the group {GROUP!r})"
     )
 
 
 def start_spark(path: str, master: str = "local[1]") -> None:
-    """Start a session to reach a Hadoop file system or to read rows, unless there is one."""
+    """Start a session to reach a Hadoop file system or to read rows, unless there is one. Spark's own output is hidden.
+
+    With ``--verbose`` it is not.
+    """
     module = sys.modules.get("pyspark.sql")
     if module is not None and module.SparkSession._instantiatedSession is not None:
         return
-    from epochal.spark_plugins.session import session
+    with progress.task(f"starting Spark to reach {path}"):
+        from pyspark.errors import PySparkRuntimeError
 
-    print(f"starting Spark to reach {path}", file=sys.stderr)
-    session("epochal", master=master)
+        from epochal.spark_plugins.session import quiet_session, session
+
+        if log.isEnabledFor(logging.INFO):
+            session("epochal", master=master)
+            return
+        with tempfile.TemporaryFile() as output:
+            try:
+                quiet_session("epochal", master=master, output=output)
+            except PySparkRuntimeError as fault:
+                output.seek(0)
+                last = output.read().decode(errors="replace").strip().splitlines()[-3:]
+                raise Refused(
+                    f"Spark could not be started to reach {path}: {'; '.join(last) or fault}. It needs Java 17 or 21: "
+                    "set JAVA_HOME. -v shows all that Spark prints"
+                ) from fault

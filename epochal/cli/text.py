@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
-UNREACHABLE, REFUSED = 1, 2  # exit codes; `audit.DIFFERS` is 3
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
 
 

@@ -110,7 +110,8 @@ class DirectoryParticipant:
         failpoints.hit("before-write")
         self._files.create(self._staged(attempt), data)
         failpoints.hit("after-write")
-        return Staged(Handle(HANDLE_VERSION, {"bytes": len(data), "offsets": batch.offsets}), len(batch.rows))
+        handle = Handle(HANDLE_VERSION, {"bytes": len(data), "offsets": batch.offsets})
+        return Staged(handle, len(batch.rows), bytes=len(data))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         if handle.version != HANDLE_VERSION:

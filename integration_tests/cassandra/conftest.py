@@ -12,13 +12,6 @@ from integration_tests.cassandra.tables import Keyspace, keyspace
 
 
 @pytest.fixture(scope="session")
-def cassandra() -> Iterator[CassandraCluster]:
-    """One node, started once a run: that of EPOCHAL_CASSANDRA, a container, or a process. Not to be killed."""
-    with servers.cassandra() as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
 def mortal_cassandra() -> Iterator[CassandraCluster]:
     """Another one, for tests that kill and pause it; each leaves it running."""
     with servers.cassandra(own=True) as cluster:
@@ -28,5 +21,12 @@ def mortal_cassandra() -> Iterator[CassandraCluster]:
 @pytest.fixture
 def space(cassandra: CassandraCluster) -> Iterator[Keyspace]:
     """A keyspace of the test's own on the server of all."""
+    with keyspace(cassandra) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def common_space(cassandra: CassandraCluster) -> Iterator[Keyspace]:
+    """A keyspace for many tests, each with a table of its own: a keyspace for each would be most of their time."""
     with keyspace(cassandra) as made:
         yield made

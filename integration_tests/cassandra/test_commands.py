@@ -18,7 +18,10 @@ from integration_tests.spark.world import World
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def epochal(world: World, command: str) -> Any:
+DEAD = 5  # what `status` returns: the driver was killed
+
+
+def epochal(world: World, command: str, *, code: int = 0) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "epochal.cli", command, str(world.checkpoint), "--json"],
         cwd=REPOSITORY,
@@ -26,7 +29,7 @@ def epochal(world: World, command: str) -> Any:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
@@ -39,7 +42,7 @@ def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
     killed = drivers.run(world.root, *arguments, points="before-ledger=kill@4")
     assert killed.ending is Ending.KILLED, killed.output
 
-    before = epochal(world, "status")
+    before = epochal(world, "status", code=DEAD)
     assert before["held"] == [{"epoch": 1, "generation": 1, "sinks": {"rows": "visible", "totals": "waiting"}}]
     assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [
         ("rows", "cassandra", 1),
@@ -49,12 +52,12 @@ def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
     recovered = epochal(world, "recover")
     assert [(commit["sink"], commit["epoch"]) for commit in recovered["commits"]] == [("rows", 1), ("totals", 1)]
     assert streams.totals(space) == streams.expected_totals(2)
-    assert epochal(world, "status")["settled"]
+    assert epochal(world, "status", code=DEAD)["settled"]
 
     # The next one dies with epoch 2 prepared: it is in doubt, and nobody may touch it but Spark.
     killed = drivers.run(world.root, *arguments, points="after-prepared=kill")
     assert killed.ending is Ending.KILLED, killed.output
-    (doubt,) = epochal(world, "status")["in_doubt"]
+    (doubt,) = epochal(world, "status", code=DEAD)["in_doubt"]
     assert (doubt["epoch"], doubt["rows"]) == (2, {"rows": 6, "totals": 6})
     assert epochal(world, "recover")["in_doubt"] == [2]
     assert streams.totals(space) == streams.expected_totals(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,12 @@ pytestmark = pytest.mark.spark
 
 class TestCassandra(ParticipantContract[Any]):
     rounds = 2  # Spark takes its time to stage
+    tables = itertools.count(1)
 
     @pytest.fixture(autouse=True)
-    def _empty_store(self, spark: SparkSession, space: Keyspace, tmp_path: Path) -> None:
-        self.spark, self.space, self.staging = spark, space, tmp_path / "staged"
-        self.table = space.table("numbers", "number bigint PRIMARY KEY, odd bigint")
+    def _empty_store(self, spark: SparkSession, common_space: Keyspace, tmp_path: Path) -> None:
+        self.spark, self.space, self.staging = spark, common_space, tmp_path / "staged"
+        self.table = common_space.table(f"numbers{next(self.tables)}", "number bigint PRIMARY KEY, odd bigint")
 
     def participant(self) -> CassandraSink:
         return self.space.sink(self.table, staging=str(self.staging))

@@ -1,4 +1,4 @@
-"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace; and the script."""
+"""The example of docs/cassandra.md, as it stands there but for the server's port and the keyspace."""
 
 from __future__ import annotations
 
@@ -33,17 +33,6 @@ def run(arguments: list[str], folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
-
-
-def test_the_script_adds_each_order_to_its_customers_totals_once(space: Keyspace, tmp_path: Path) -> None:
-    script = [str(ROOT / "examples" / "orders_to_cassandra.py"), str(tmp_path), f"{space.hosts[0]}:{space.port}"]
-    totals = [
-        f"c{c}: {len(range(c, 200, 3))} orders, {sum(Decimal(n) + Decimal('0.50') for n in range(c, 200, 3))}"
-        for c in range(3)
-    ]
-
-    assert run(script, tmp_path)[-3:] == totals
-    assert run(script, tmp_path)[-3:] == totals  # nothing has arrived since
 
 
 def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: Path) -> None:

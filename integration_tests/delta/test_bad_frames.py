@@ -49,7 +49,7 @@ def test_wrong_missing_and_extra_columns_are_told_one_by_one(
             ["tags"],
             "'tags' is array<int>, a partition needs a plain value",
         ),
-        ("SELECT 1L id", ["id"], "at least one column must not be in it"),
+        ("SELECT 1L id", ["id"], "at least one of the columns id must not be in it"),
         ("SELECT 1L `order id`", [], "'order id': Delta does not allow any of"),
     ],
 )

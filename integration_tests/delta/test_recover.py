@@ -20,7 +20,10 @@ from integration_tests.spark.world import World, all_rows
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
-def epochal(world: World, command: str) -> Any:
+DEAD = 5  # what `status` returns: the driver was killed
+
+
+def epochal(world: World, command: str, *, code: int = 0) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "epochal.cli", command, str(world.checkpoint), "--json"],
         cwd=world.root,
@@ -29,14 +32,14 @@ def epochal(world: World, command: str) -> Any:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
 def test_recover_commits_a_decided_epoch_to_the_table(drivers: Children, world: World) -> None:
     world.feed(4)
     ended = drivers.run(world.root, "--sinks", "delta", points="before-log=kill@2")
-    before = epochal(world, "status")
+    before = epochal(world, "status", code=DEAD)
     recovered = epochal(world, "recover")
     ids = DeltaTable(world.table).to_pyarrow_table()["id"].to_pylist()
 
@@ -44,12 +47,12 @@ def test_recover_commits_a_decided_epoch_to_the_table(drivers: Children, world: 
     assert before["held"] == [{"epoch": 1, "generation": 1, "sinks": {"table": "waiting"}}]
     assert [commit["epoch"] for commit in recovered["commits"]] == [1]
     assert sorted(ids) == sorted(row[0] for row in all_rows(2))
-    assert epochal(world, "status")["settled"]
+    assert epochal(world, "status", code=DEAD)["settled"]
     assert leftovers(world.table) == []
 
 
 def test_recover_merges_a_decided_epoch_with_a_spark_of_its_own(tmp_path: Path) -> None:
-    example = [sys.executable, str(REPOSITORY / "examples" / "orders_to_delta.py"), str(tmp_path)]
+    example = [sys.executable, str(REPOSITORY / "examples" / "change_feed_to_upserts.py"), str(tmp_path)]
     killed = subprocess.run(
         example,
         cwd=tmp_path,

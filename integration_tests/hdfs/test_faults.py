@@ -9,7 +9,7 @@ import pytest
 from epochal.testing.servers import HdfsCluster
 from epochal.txn.files import TEMPORARY
 from integration_tests.hdfs.admin import copy_here, dfsadmin, die_writing, half_written
-from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, NOT_STAGED, Stream
+from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, Stream
 from integration_tests.spark.checks import check_at_the_end, leftovers, visible_rows
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.waiting import wait_until
@@ -40,45 +40,18 @@ def test_a_datanode_killed_in_mid_block_is_done_without(stream: Stream, mortal_h
     assert leftovers(world.first) == []
 
 
-def test_a_namenode_killed_in_mid_commit_holds_the_stream_until_it_is_back(
+def test_a_cluster_of_which_every_process_was_killed_in_mid_commit_has_lost_nothing(
     stream: Stream, mortal_hdfs: HdfsCluster
 ) -> None:
     stream.stop_at(MID_COMMIT)
-    mortal_hdfs.namenode.kill()
-    stream.go_on(until=HELD)
-    mortal_hdfs.namenode.start()
-
-    stream.check_resumed()
-
-
-def test_a_namenode_killed_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
-    stream: Stream, mortal_hdfs: HdfsCluster
-) -> None:
-    stream.stop_at(MID_STAGE)
-    mortal_hdfs.namenode.kill()
-    stream.go_on(until=NOT_STAGED)
-    mortal_hdfs.namenode.start()
-    mortal_hdfs.wait_until_ready()
-
-    stream.check_stopped()
-
-
-@pytest.mark.parametrize(("point", "until"), [(MID_COMMIT, HELD), ("before-prepared@3", NOT_STAGED)])
-def test_a_cluster_of_which_every_process_was_killed_has_lost_nothing(
-    stream: Stream, mortal_hdfs: HdfsCluster, point: str, until: str
-) -> None:
-    stream.stop_at(point)
     for node in mortal_hdfs.nodes:
         node.kill()
-    stream.go_on(until=until)
+    stream.go_on(until=HELD)
     for node in mortal_hdfs.nodes:
         node.start()
     mortal_hdfs.wait_until_ready()
 
-    if until == HELD:
-        stream.check_resumed()
-    else:
-        stream.check_stopped()
+    stream.check_resumed()
 
 
 def test_files_that_are_leased_to_dead_writers_are_removed_by_the_next_start(

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 CHAIN = (
     "after-write@2",  # leaves staged files without a record
     "after-abort",
-    "after-decided",
     "before-rename@2",
     "after-marker@2",
 )

@@ -1,13 +1,14 @@
-"""HDFS answers and says no: safe mode, full quotas, missing rights. One line tells it, and rows are exact after."""
+"""HDFS says no, or is gone: safe mode, quotas, rights, kills. One line tells it, and rows are exact after."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from epochal.testing.servers import HdfsCluster
+from epochal.testing.servers.cluster import Node
 from integration_tests.hdfs.admin import dfsadmin, safe_mode
 from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, NOT_STAGED, Stream
 from integration_tests.spark.checks import check_at_the_end
@@ -23,20 +24,9 @@ def test_safe_mode_in_mid_commit_holds_the_stream_until_it_is_left(stream: Strea
     with safe_mode(mortal_hdfs):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 1: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
+    assert f"epoch 1 cannot be committed to first: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
     assert "Name node is in safe mode" in stream.told(HELD)
     stream.check_resumed()
-
-
-def test_safe_mode_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
-    stream: Stream, mortal_hdfs: HdfsCluster
-) -> None:
-    stream.stop_at(MID_STAGE)
-    with safe_mode(mortal_hdfs):
-        stream.go_on(until=NOT_STAGED)
-
-    assert "Name node is in safe mode" in stream.told(NOT_STAGED)
-    stream.check_stopped()
 
 
 def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stream, mortal_hdfs: HdfsCluster) -> None:
@@ -44,22 +34,10 @@ def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stre
     with quota(mortal_hdfs, "Quota", stream.target):
         stream.go_on(until=HELD)
 
-    assert f"sink 'first', epoch 0: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f"epoch 0 cannot be committed to first: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
     assert f"quota (directories and files) of directory {stream.target} is exceeded" in stream.told(HELD)
     assert "Raise the quota" in stream.told(HELD)
     stream.check_resumed()
-
-
-def test_a_full_space_quota_stops_the_query_and_the_next_start_is_exact(
-    stream: Stream, mortal_hdfs: HdfsCluster
-) -> None:
-    stream.stop_at(MID_STAGE)
-    with quota(mortal_hdfs, "SpaceQuota", stream.target):
-        stream.go_on(until=NOT_STAGED)
-
-    assert f"The DiskSpace quota of {stream.target} is exceeded" in stream.told(NOT_STAGED)
-    assert "Raise the quota" in stream.told(NOT_STAGED)
-    stream.check_stopped()
 
 
 def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(stream: Stream) -> None:
@@ -69,24 +47,71 @@ def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(strea
     stream.go_on(until=HELD)
     stream.give("eve", stream.target)
 
-    assert f"sink 'first', epoch 0: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
+    assert f"epoch 0 cannot be committed to first: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(
+        HELD
+    )
     assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in stream.told(HELD)
     stream.check_resumed()
 
 
-def test_a_right_that_is_missing_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
-    stream: Stream,
+def test_whatever_fails_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
+    stream: Stream, mortal_hdfs: HdfsCluster
 ) -> None:
+    """Five faults, each in the driver that starts after the one before: every start but the first is a next start."""
     stream.run_as("eve")
-    stream.stop_at(MID_STAGE)
+
+    def stopped_by(fault: contextlib.AbstractContextManager[object], point: str) -> str:
+        """What a driver says last that meets a fault at a point."""
+        stream.stop_at(point)
+        before = len(stream.log())
+        with fault:
+            stream.go_on(until=NOT_STAGED)
+        ended = stream.wait()
+
+        assert ended.ending is Ending.FAILED, ended.output
+        return stream.told(NOT_STAGED, after=before)
+
+    missing = stopped_by(_right_taken_from(stream), MID_STAGE)
+    assert "Permission denied: user=eve, access=WRITE" in missing
+    assert stream.target in missing
+
+    # Each replays the epoch that the one before could not stage.
+    assert "Name node is in safe mode" in stopped_by(safe_mode(mortal_hdfs), "before-write")
+
+    full = stopped_by(quota(mortal_hdfs, "SpaceQuota", stream.target), "before-write")
+    assert f"The DiskSpace quota of {stream.target} is exceeded" in full
+    assert "Raise the quota" in full
+
+    stopped_by(_killed(mortal_hdfs, [mortal_hdfs.namenode]), "before-write")
+    stopped_by(_killed(mortal_hdfs, mortal_hdfs.nodes), "before-prepared")
+
+    last = stream.start().wait()
+    assert last.ending is Ending.DONE, last.output
+    check_at_the_end(stream.remote.look(), files=FILES)
+
+
+@contextlib.contextmanager
+def _right_taken_from(stream: Stream) -> Iterator[None]:
+    """Let the folder of staged epochs be another's."""
     (lineage,) = stream.remote.client.list(f"{stream.target}/_epochal/staged")
     stream.give("adam", f"{stream.target}/_epochal/staged/{lineage}")
-    stream.go_on(until=NOT_STAGED)
-    stream.give("eve", f"{stream.target}/_epochal/staged/{lineage}")
+    try:
+        yield
+    finally:
+        stream.give("eve", f"{stream.target}/_epochal/staged/{lineage}")
 
-    assert "Permission denied: user=eve, access=WRITE" in stream.told(NOT_STAGED)
-    assert stream.target in stream.told(NOT_STAGED)
-    stream.check_stopped()
+
+@contextlib.contextmanager
+def _killed(cluster: HdfsCluster, nodes: Sequence[Node]) -> Iterator[None]:
+    """Kill processes of a cluster; afterwards they run again."""
+    for node in nodes:
+        node.kill()
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.start()
+        cluster.wait_until_ready()
 
 
 def test_a_target_that_may_not_be_written_is_told_at_the_start_and_stays_empty(stream: Stream) -> None:

@@ -110,6 +110,17 @@ def _removal_without_seal(view: View, attempt: Attempt, newest: int) -> Removal:
     return Removal.KEEP if prepared or attempt.generation >= newest else Removal.REMOVE
 
 
+def _tell_before_done() -> None:
+    """Readers are told of an epoch before the journal has it as done."""
+    finish = Journal.finish
+
+    def broken(self: Journal, epoch: int, generation: int) -> None:
+        self.files.create(f"{self.path}-cut/{epoch:012d}.json", b"")
+        finish(self, epoch, generation)
+
+    _replace(Journal, "finish", broken)
+
+
 BROKEN: dict[str, Callable[[], None]] = {
     "": lambda: None,
     "show-at-stage": _show_at_stage,
@@ -121,6 +132,7 @@ BROKEN: dict[str, Callable[[], None]] = {
     "publish-under-new-names": _publish_under_new_names,
     "decide-again": _decide_again,
     "no-fence": _no_fence,
+    "tell-before-done": _tell_before_done,
 }
 
 

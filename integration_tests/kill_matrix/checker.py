@@ -13,6 +13,8 @@ from integration_tests.kill_matrix.driver import CHECKPOINT, JOURNAL
 
 _PUBLISHED = re.compile(r"(\d{12})\.\d{6}\..+")
 _RECORD = re.compile(r"g\d{6}\.json|e\d{12}\.(g\d{6}|decided|done)\.json|s\d{12}\.json")
+_CUT = re.compile(r"\d{12}\.json")
+CUT = f"{JOURNAL}-cut"
 _SPARKS_OWN = re.compile(rf"{CHECKPOINT}/(metadata|(offsets|commits)/\d+)")
 _SPARKS_TEMPORARY = re.compile(rf"{CHECKPOINT}/((offsets|commits)/)?{re.escape(TEMPORARY)}[^/]+")
 
@@ -42,7 +44,7 @@ def frozen(case: Path, stream: Stream) -> list[str]:
         if epochs != list(range(len(epochs))):
             faults.append(f"order: {target} shows epochs {epochs}")
         faults += _wrong_rows(case / target, target)
-    return faults
+    return faults + cut_ahead(case, cut(case))
 
 
 def finished(case: Path, stream: Stream) -> list[str]:
@@ -54,7 +56,21 @@ def finished(case: Path, stream: Stream) -> list[str]:
             faults.append(f"not exactly once: {target} shows epochs {epochs} of {stream.epochs}")
     if (committed := len(_names(case / CHECKPOINT / "commits"))) < stream.epochs:
         faults.append(f"commits/ has {committed} of {stream.epochs} epochs")
+    if (told := cut(case)) != stream.epochs - 1:
+        faults.append(f"the watermark file says epoch {told} of {stream.epochs}")
     return faults + _left_over(case, stream) + _unsettled(case, stream)
+
+
+def cut_ahead(case: Path, told: int) -> list[str]:
+    """Whether readers were told of an epoch that is not done. Call it after looking, as `early`."""
+    names = [*_names(case / JOURNAL), *_names(case / JOURNAL)]  # twice: a listing that overlaps a purge lacks both
+    done = max((int(name[1:13]) for name in names if name.startswith("s") or name.endswith(".done.json")), default=-1)
+    return [f"the watermark file says epoch {told}, and the journal has {done} as done"] if told > done else []
+
+
+def cut(case: Path) -> int:
+    """The epoch that the watermark file tells readers."""
+    return max((int(name[:12]) for name in _names(case / CUT) if _CUT.fullmatch(name)), default=-1)
 
 
 def shown_epochs(target: Path) -> list[int]:
@@ -88,6 +104,8 @@ def _is_ours(path: str, stream: Stream) -> bool:
     folder, _, name = path.rpartition("/")
     if folder == JOURNAL:
         return _RECORD.fullmatch(name) is not None
+    if folder == CUT:
+        return _CUT.fullmatch(name) is not None
     if folder in stream.targets:
         return _PUBLISHED.fullmatch(name) is not None
     return folder in {f"{target}/_lineages" for target in stream.targets} and name.endswith(".json")

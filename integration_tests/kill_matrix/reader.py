@@ -15,7 +15,7 @@ from pathlib import Path
 
 from epochal.testing.processes import fork
 from integration_tests.kill_matrix.cases import Stream
-from integration_tests.kill_matrix.checker import early, shown
+from integration_tests.kill_matrix.checker import cut, cut_ahead, early, shown
 
 PAUSE = 0.002  # seconds between two rounds: a look costs less, and the drivers need the processor
 
@@ -72,8 +72,10 @@ class Reader:
             while not select.select([end], [], [], PAUSE)[0]:
                 for name in os.listdir(self._live):
                     case, stream = self._live / name, stream_of(name)
+                    told = cut(case)
                     seen = shown(case, stream)
-                    faults = early(case, stream, seen)
+                    faults = [*early(case, stream, seen), *cut_ahead(case, told)]
+                    faults += [f"{t} lacks epochs up to the watermark {told}" for t in seen if told >= len(seen[t])]
                     if case.exists():
                         looks += any(seen.values())
                         for fault in faults:

@@ -23,6 +23,7 @@ SEEN = {
     "checkpoint/1/fresh/before-commits@2/broken:commit-before-spark": "early view: left shows epoch 1",
     "checkpoint/1/fresh/after-write@1/broken:never-abort": "left over: left/_staged",
     "checkpoint/1/fresh/before-decided@1/broken:remove-prepared-attempts": "DataLost",
+    "checkpoint/1/fresh/before-done@2/broken:tell-before-done": "the watermark file says epoch 1, and the jour",
     "checkpoint/1/fresh/after-commit@1/broken:publish-under-new-names": "not exactly once: left shows epochs [0, 0,",
     # 1 stages, 2 starts and removes it, 1 records PREPARED and Spark writes commits/0: lost.
     "checkpoint/1/short/hold:after-write@1,before-stage@1/broken:no-fence": "DataLost",

@@ -34,7 +34,12 @@ def main(target: str, stop: Path, *, rolls: bool) -> None:
     while not is_last:
         is_last = stop.exists()
         with leisurely():
-            epochs = epochal.published(target)
+            try:
+                epochs = epochal.published(target)
+            except epochal.Refused:
+                if lists:
+                    raise
+                continue  # no driver has claimed the target yet
             names = tuple(name for epoch in epochs for name, _ in epoch.files)
             try:
                 rows = Counter(row for name in names for row in _rows(target, name, known))

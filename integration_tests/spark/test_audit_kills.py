@@ -56,6 +56,7 @@ def test_the_command_starts_spark_and_says_so_by_its_exit_code(drivers: Children
     part.with_name(part.name.replace("-00000-", "-00007-")).write_bytes(part.read_bytes())
 
     assert (clean.returncode, json.loads(clean.stdout)["verdict"]) == (0, "exact"), clean.stderr
+    assert clean.stderr == ""  # not a line of Spark's
     assert (unproven.returncode, json.loads(unproven.stdout)["verdict"]) == (0, "not provable")
     assert command(world, "--fast").returncode == 3
 

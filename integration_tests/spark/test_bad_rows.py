@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from epochal import BadRows, Bucket, DeltaSink, EpochWriter, RollingFileSink, TimeBucket
+import epochal
+from epochal import BadRows, Bucket, DeltaSink, EpochWriter, Refused, RollingFileSink, TimeBucket
+from epochal.txn.participant import Wrapper
 from integration_tests.spark.checks import leftovers, visible_files, visible_rows
 from integration_tests.spark.queries import archive, stream, to_checkpoint
 from integration_tests.spark.world import World, all_rows
@@ -60,12 +62,31 @@ def test_all_sinks_say_what_they_have_against_a_frame_at_once(spark: SparkSessio
 
     lines = str(told.value).splitlines()[1:]
     assert [line.split("'")[1] for line in lines] == ["files", "files", "second", "delta", "delta", "delta", "delta"]
-    assert "keys: 'idd' is not in the frame; did you mean 'id'?" in lines[3]
-    assert "order_by: 'fil' is not in the frame; did you mean 'file'?" in lines[4]
+    assert "keys: 'idd' is not in the frame, which has id, file, kind, word; did you mean 'id'?" in lines[3]
+    assert "order_by: 'fil' is not in the frame, which has id, file, kind, word; did you mean 'file'?" in lines[4]
     assert "drop: 'op' is not in the frame" in lines[5]
     assert "delete_when" in lines[6]
     assert spark.streams.active == []
     assert not any(path.exists() for path in (world.first, world.second, world.table, world.checkpoint))
+
+
+class Choosy(Wrapper["DataFrame"]):
+    """A sink that takes no updates."""
+
+    def check_output_mode(self, mode: str) -> None:
+        if mode == "update":
+            raise Refused("sink 'files': no updates. Nothing was written")
+
+
+def test_an_output_mode_that_does_not_fit_is_told_with_the_columns_before_the_query_starts(
+    spark: SparkSession, world: World
+) -> None:
+    world.feed(1)
+    writer = EpochWriter(Choosy(archive(world, bucket_by=["kin"])))
+    with pytest.raises(BadRows, match=r"refused for 2 reasons(?s:.*)'kin' is not in the frame(?s:.*)no updates"):
+        writer.start(to_checkpoint(stream(spark, world), world, mode="update"))
+
+    assert not world.checkpoint.exists()
 
 
 def test_foreach_batch_refuses_a_bad_frame_before_anything_is_written(
@@ -75,8 +96,12 @@ def test_foreach_batch_refuses_a_bad_frame_before_anything_is_written(
     writer = EpochWriter(archive(world, bucket_by=["kin"]))
     query = to_checkpoint(stream(spark, world), world).foreachBatch(writer).start()
 
-    with pytest.raises(StreamingQueryException, match="'kin' is not in the frame"):
+    with pytest.raises(StreamingQueryException, match="'kin' is not in the frame") as caught:
         query.awaitTermination()
+    ours = epochal.cause_of(caught.value)
+    assert isinstance(ours, BadRows)
+    assert epochal.cause_of(query.exception()) is ours
+    assert str(caught.value).count('File "') <= 4, "the trace is short"
     assert not world.first.exists()
     assert not world.journal.exists()
     assert "'kin' is not in the frame" in caplog.records[0].getMessage()
@@ -116,8 +141,10 @@ def test_a_frame_that_gives_the_second_sink_other_rows_is_refused(spark: SparkSe
     sinks = [archive(world), RollingFileSink(str(world.second), name="second")]
     query = EpochWriter(*sinks, cache=False).start(to_checkpoint(fickle(spark, world), world))
 
-    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)"):
+    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)") as told:
         query.awaitTermination()
+    assert isinstance(told.value.__cause__, StreamingQueryException)
+    assert query.exception() is told.value
     assert visible_files(world.first) + visible_files(world.second) == []
     assert leftovers(world.first) + leftovers(world.second) == []
 

@@ -9,6 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from epochal import EpochWriter
+from epochal.txn.files import LocalFiles
+from epochal.txn.live import LiveState, read_live
 from integration_tests.spark.checks import check_at_the_end, committed, leftovers, visible_files
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
@@ -116,8 +118,27 @@ def test_an_error_in_the_rows_ends_the_query_as_sparks_own_and_leaves_nothing(
 
     with pytest.raises(StreamingQueryException, match="row 9"):
         query.awaitTermination()
+    assert "row 9" in why_it_ended(world)
     assert committed(world) == {0}
     assert {file.name[5:17] for file in visible_files(world.first)} == {"000000000000"}
     assert leftovers(world.first) == []
+    plain = to_checkpoint(failing, world).foreachBatch(EpochWriter(archive(world))).start()
+    with pytest.raises(StreamingQueryException, match="row 9"):
+        plain.awaitTermination()
+    wait_until(lambda: generation(world) == 2 and "row 9" in why_it_ended(world), "the end to be written")
     run(spark, world)
+    assert why_it_ended(world) == ""
     check_at_the_end(world, files=3)
+
+
+def generation(world: World) -> int:
+    live = read_live(LocalFiles(), str(world.journal)).live
+    return 0 if live is None else live.generation
+
+
+def why_it_ended(world: World) -> str:
+    """What the live file says about the error that ended the last query; empty if there was none."""
+    live = read_live(LocalFiles(), str(world.journal)).live
+    if live is None or live.state is not LiveState.ENDED or live.refused is None:
+        return ""
+    return live.refused.reason

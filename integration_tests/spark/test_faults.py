@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import epochal.cli
 from epochal import DataLost, EpochWriter, NotSettled, Refused
 from epochal.spark_plugins.writer import Commit
 from epochal.txn.files import LocalFiles
@@ -78,17 +79,36 @@ def test_more_epochs_may_wait_if_max_pending_says_so(spark: SparkSession, world:
     check_at_the_end(world, files=5)
 
 
-def test_stop_while_held_returns_and_says_what_is_not_settled(spark: SparkSession, world: World) -> None:
+def status(world: World, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of `epochal status`, and its first line."""
+    capsys.readouterr()
+    code = epochal.cli.main(["status", str(world.checkpoint)])
+    return code, capsys.readouterr().out.splitlines()[0]
+
+
+def test_stop_while_held_returns_and_says_what_is_not_settled(
+    spark: SparkSession, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     outage = Outage()
     world.feed(3)
     query = start(spark, world, EpochWriter(Meddled(archive(world), outage), settle_timeout=0.5))
     wait_until(lambda: committed(world) == {0} and outage.tries > 3, "the stream to be held")
+    wait_until(lambda: "HELD" in status(world, capsys)[1], "the live file to say so")
+    code, line = status(world, capsys)
+    assert code == 4
+    assert "sink 'files' has not shown epoch 0 for" in line
+    assert "ConnectionRefusedError: the store is down. Start the store; the driver (pid" in line
 
     with pytest.raises(NotSettled, match=r"the store is down.*decided and safe"):
         query.stop()
     assert not query.isActive
     assert visible_files(world.first) == []
+    assert status(world, capsys) == (
+        4,
+        f"stopped: epoch 0 is checkpointed but not visible in 'files'. Run `epochal recover {world.checkpoint}`",
+    )
     run(spark, world)
+    assert status(world, capsys) == (0, "stopped and settled: epoch 2 is visible everywhere; nothing to do")
     check_at_the_end(world, files=3)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from epochal import (
     DeltaSink,
@@ -24,7 +25,7 @@ from epochal import (
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
 from integration_tests.spark.checks import check_at_the_end, leftovers, visible_rows
-from integration_tests.spark.queries import archive, run, start, tree
+from integration_tests.spark.queries import archive, run, start, stream, to_checkpoint, tree
 from integration_tests.spark.world import BIRTH, World, all_rows, put_source_file, rows_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,55 @@ def test_a_new_checkpoint_on_an_old_target_is_refused(spark: SparkSession, world
 
     assert set(choices) == {"adopt", "new"}
     assert visible_rows(world.first) == all_rows(2)
+
+
+def test_a_new_checkpoint_on_old_targets_is_refused_before_spark_starts_with_all_answers(
+    spark: SparkSession, world: World
+) -> None:
+    with_new_checkpoint(spark, world)
+    world.feed(3)
+    run(spark, world, RollingFileSink(str(world.second)))
+    shutil.rmtree(world.checkpoint)
+    before = [tree(world.first), tree(world.second)]
+    sinks = [archive(world), RollingFileSink(str(world.second), name="second")]
+    with pytest.raises(ForeignTarget, match="refused for 2 reasons") as refusal:
+        start(spark, world, EpochWriter(*sinks))
+    answers = [token for option, token in refusal.value.offers if option == "adopt"]
+
+    assert not world.checkpoint.exists(), "Spark was not started"
+    assert [tree(world.first), tree(world.second)] == before
+    assert f"adopt={answers!r}" in str(refusal.value)
+    assert refusal.value.__cause__ is None
+    run(spark, world, *sinks, adopt=answers)
+    assert visible_rows(world.second) == all_rows(3) + all_rows(3)
+
+
+def test_so_is_one_whose_place_follows_from_the_name_of_the_query(spark: SparkSession, world: World) -> None:
+    with_new_checkpoint(spark, world)
+    setting = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(setting, str(world.root / "all"))
+    try:
+        with pytest.raises(ForeignTarget):
+            EpochWriter(archive(world)).start(stream(spark, world).writeStream.queryName("orders"))
+    finally:
+        spark.conf.unset(setting)
+
+    assert not (world.root / "all").exists()
+
+
+@pytest.mark.parametrize("place", ["checkpoint", "checkpoint/target"])
+def test_a_target_in_the_checkpoint_is_refused(spark: SparkSession, world: World, place: str) -> None:
+    world.feed(1)
+    writer = EpochWriter(RollingFileSink(str(world.root / place)), DeltaSink(str(world.root / place)))
+
+    with pytest.raises(
+        Refused, match=r"refused for 2 reasons:\n  - sink 'files': its target .* is the query's checkpoint"
+    ):
+        start(spark, world, writer)
+    assert not world.checkpoint.exists()
+    query = to_checkpoint(stream(spark, world), world).foreachBatch(writer).start()
+    with pytest.raises(StreamingQueryException, match="is the query's checkpoint, or is inside it"):
+        query.awaitTermination()
 
 
 def test_new_lets_both_streams_write(spark: SparkSession, world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,12 +49,14 @@ def test_what_was_created_is_read_back(hadoop: HadoopFiles, home: str, data: byt
 
     assert hadoop.read(path) == data
     assert hadoop.length(path) == len(data)
+    assert abs((hadoop.modified(path) or 0.0) - time.time()) < 60
 
 
 def test_what_is_not_there_has_no_length_no_names_and_cannot_be_read(hadoop: HadoopFiles, home: str) -> None:
     path = join(home, "nothing")
 
     assert hadoop.length(path) is None
+    assert hadoop.modified(path) is None
     assert hadoop.names(path) == ()
     assert hadoop.list(path) == []
     assert list(hadoop.walk(path)) == []

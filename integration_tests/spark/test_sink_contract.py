@@ -54,7 +54,11 @@ class TestLocalFiles(FilesContract):
 
 
 class TestHadoopFiles(FilesContract):
-    """Through the JVM."""
+    """Through the JVM. Behind a wrapper the same sink is on local disks, above."""
+
+    @pytest.fixture(autouse=True, params=["bare", pytest.param("wrapped", marks=pytest.mark.matrix)])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        self.wrapped = request.param == "wrapped"
 
     @pytest.fixture(autouse=True)
     def _store_in_a_view(self, _empty_store: None, view: str) -> None:

@@ -48,7 +48,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast
 from epochal.sinks.config import checks
 from epochal.sinks.config.checks import Check
 from epochal.sinks.config.options import Faults, nearest
-from epochal.sinks.config.texts import parse_bool, parse_int, parse_names
+from epochal.sinks.config.texts import ListText, NumberText, parse_bool, parse_int, parse_names
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Json
 
@@ -72,7 +72,7 @@ class Option:
     flat: bool = False  # a class of options whose own options are settings without its name too
     journal: bool | str = False  # described in the journal, by its name or by this one
     restore: Callable[[str], object] | None = None  # from what the journal has
-    secret: bool = False  # never in errors
+    secret: bool | Literal["login"] = False  # never in errors; of these a settings file may hold a login
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Declaration:
         if self.is_mapping:
             return checks.texts(self.option.expects or "a dictionary of texts")
         if str in self.types:
-            return checks.text(self.option.expects or "a text, not empty", secret=self.option.secret)
+            return checks.text(self.option.expects or "a text, not empty", secret=bool(self.option.secret))
         if bool in self.types:
             return checks.flag
         if int in self.types:
@@ -136,7 +136,18 @@ class Declaration:
         raise TypeError(f"{self.name}: {self.types} has no usual check; declare it with check=")
 
     def _check_word(self, faults: Faults, option: str, value: Any) -> Any:
-        faults.one_of(option, value, self.words)
+        group = "" if self.group is None else self.group.__name__
+        if group and isinstance(value, str) and nearest(value.lower(), [group.lower()]):
+            first = next(iter(declarations(self.group)), "")
+            faults.add(
+                f"{option}={value!r}: give {a(group)}, {group}({first}=...), not its name; as a Spark setting, "
+                f"{option}.{first}"
+            )
+        elif group and value not in self.words:
+            words = ", ".join(map(repr, self.words))
+            faults.add(f"{option}={value!r}: must be one of {words}, or {a(group)}{nearest(str(value), self.words)}")
+        else:
+            faults.one_of(option, value, self.words)
         return value
 
     def _check_group(self, faults: Faults, option: str, value: Any) -> Any:
@@ -153,6 +164,8 @@ class Declaration:
         if self.option.parse is not None:
             return self.option.parse(text)
         if self.words or str in self.types:
+            if isinstance(text, NumberText | ListText):
+                raise ValueError("must be a text, in quotes")
             return text
         if bool in self.types:
             return parse_bool(text)
@@ -202,8 +215,15 @@ def declared_options(init: Init) -> Init:
             return
         faults = [f"{name}: {_whereabouts(name, names, declarations(checked))}" for name in unknown]
         what = type(self).__name__
+        known = {name: value for name, value in options.items() if name in names}
+        if missing := _missing(signature, given, known):
+            others = Faults(what)
+            for name, value in known.items():
+                if name in declarations(checked):
+                    declarations(checked)[name].checked(value, others)
+            raise OptionError(what, [*faults, *(f"{name}: missing" for name in missing), *others.found])
         try:
-            init(self, *given, **{name: value for name, value in options.items() if name in names})
+            init(self, *given, **known)
         except OptionError as error:
             what, faults = error.what, [*faults, *error.faults]
         raise OptionError(what, faults)
@@ -215,6 +235,13 @@ def declared_options(init: Init) -> Init:
     lines = "".join(f"\n  {name}: {doc}" for name, doc in docs.items())
     checked.__doc__ = f"Options:{lines}" if lines else init.__doc__
     return cast("Init", checked)
+
+
+def _missing(signature: inspect.Signature, given: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
+    """The arguments that a constructor needs and did not get."""
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
+    by_place = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY][: len(given)]
+    return [p.name for p in parameters if p.default is REQUIRED and p.name not in (*by_place, *options)]
 
 
 def _whereabouts(name: str, names: Sequence[str], options: Mapping[str, Declaration]) -> str:
@@ -265,6 +292,15 @@ class SinkOptions(CheckedOptions):
 
     kind: ClassVar[str]  # what Spark settings and journals call this kind of sink
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The options alone: what a sink has resolved or connected to does not hold in another process."""
+        return {name: getattr(self, name) for name in declarations(type(self))}
+
+    def __setstate__(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
     def describe(self) -> dict[str, Json]:
         """The options that the journal records. Never a secret."""
         return {"type": self.kind, **described(self)}
@@ -288,6 +324,18 @@ class SinkOptions(CheckedOptions):
         if missing:
             raise OptionError(f"the journal's description of a {cls.kind} sink", missing)
         return restored(cls, description)
+
+
+def secrets_in(options: object) -> list[str]:
+    """The names of the secret options that are set, those of groups too."""
+    found = []
+    for one in declarations(type(options)).values():
+        value = getattr(options, one.name)
+        if one.option.secret and value is not None:
+            found.append(one.name)
+        elif one.group is not None and isinstance(value, one.group):
+            found += secrets_in(value)
+    return found
 
 
 def described(options: object) -> dict[str, Json]:

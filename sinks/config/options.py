@@ -20,6 +20,11 @@ class Faults:
         self._what = what
         self._faults: list[str] = []
 
+    @property
+    def found(self) -> tuple[str, ...]:
+        """What was noted so far."""
+        return tuple(self._faults)
+
     def add(self, fault: str) -> None:
         self._faults.append(fault)
 

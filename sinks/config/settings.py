@@ -8,6 +8,7 @@ from typing import Any
 
 from epochal.sinks.config.declaring import REQUIRED, Declaration, declarations
 from epochal.sinks.config.options import Faults, nearest
+from epochal.sinks.config.texts import ListText
 from epochal.txn.errors import OptionError
 
 
@@ -28,15 +29,25 @@ class Settings:
         """The names of all settings, without the keys of dictionaries."""
         return list(self._slots)
 
+    def declared(self, key: str) -> Declaration | None:
+        """The option that a setting belongs to; None if there is none."""
+        head, _, tail = key.partition(".")
+        if tail and head in self._options and self._options[head].is_mapping:
+            return self._options[head]
+        return self._slots[key][1] if key in self._slots else None
+
     def arguments(self, given: Mapping[str, str], noun: str) -> dict[str, Any] | None:
         """The arguments that the texts stand for; None if something is wrong, which is noted."""
         values: dict[tuple[str, str], Any] = {}
         spelled: dict[tuple[str, str], str] = {}
         nested: dict[str, dict[str, str]] = {}
+        wrong: set[tuple[str, str]] = set()
         good = True
         for key, text in given.items():
             head, _, tail = key.partition(".")
             if tail and head in self._options and self._options[head].is_mapping:
+                if isinstance(text, ListText):
+                    good = self._fault(key, ": must be a text, in quotes")
                 nested.setdefault(head, {})[tail] = text
             elif key not in self._slots:
                 good = self._fault(key, f": no option of {noun}{nearest(key, self._slots)}")
@@ -45,6 +56,7 @@ class Settings:
                 try:
                     value = one.parsed(text)
                 except ValueError as error:
+                    wrong.add(slot)
                     reason = "; ".join(error.faults) if isinstance(error, OptionError) else error
                     good = self._fault(key, f"{'' if one.option.secret else f'={text!r}'}: {reason}")
                     continue
@@ -52,9 +64,20 @@ class Settings:
                     good = self._fault(key, f": differs from {self._where}{spelled[slot]}; set one of them")
                 values[slot], spelled[slot] = value, key
         for name, one in self._options.items():
-            if one.default is REQUIRED and ("", name) not in values:
+            if one.default is REQUIRED and ("", name) not in {*values, *wrong}:
                 good = self._fault(name, ": missing")
-        return self._built(values, spelled, nested) if good else None
+        if good:
+            return self._built(values, spelled, nested)
+        self._check_each(values, spelled)  # the constructor, which checks them otherwise, is not called
+        return None
+
+    def _check_each(self, values: Mapping[tuple[str, str], Any], spelled: Mapping[tuple[str, str], str]) -> None:
+        for slot, value in values.items():
+            key, faults = spelled[slot], Faults("")
+            _, one = self._slots[key]
+            one.checked(value, faults)
+            for fault in faults.found:
+                self._fault(key, fault.removeprefix(one.name))
 
     def _built(
         self, values: Mapping[tuple[str, str], Any], spelled: Mapping[tuple[str, str], str], nested: Mapping[str, Any]

@@ -5,6 +5,18 @@ from __future__ import annotations
 _BOOLEANS = {"true": True, "false": False}
 
 
+class NumberText(str):
+    """The text of what a settings file has as a number or a truth value: not for an option that is a text."""
+
+    __slots__ = ()
+
+
+class ListText(str):
+    """The text of what a settings file has as a list: not for an option that is one text."""
+
+    __slots__ = ()
+
+
 def parse_bool(text: str) -> bool:
     """A truth value.
 

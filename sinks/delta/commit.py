@@ -20,10 +20,11 @@ from epochal.sinks.delta.table.log import last_part
 from epochal.sinks.delta.table.log import read as read_log
 from epochal.sinks.delta.table.native import CommitConflict, NativeTable, Unreadable
 from epochal.sinks.delta.table.schema import fit
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import commit_checks, failpoints
-from epochal.txn.errors import DataLost, Refused
+from epochal.txn.errors import PUT_BACK, DataLost, Refused
 from epochal.txn.files import Files, LocalFiles, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
@@ -73,9 +74,26 @@ class Committer:
                 f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so a Spark session, and none "
                 "is running. Start the query, or an epochal.session() first"
             )
+        if is_connect(running):
+            raise Refused(
+                f"sink {self._name!r}: {self._layout.target} needs Delta's own code{self._why()}, and so a JVM, which "
+                "Spark Connect does not give. Use a classic SparkSession; what is decided is finished by `epochal "
+                "recover CHECKPOINT`"
+            )
         if self._spark is None or not self._spark.runs_in(running):
             self._spark = jvm.SparkTable(running, spark_path(self._layout.target))
         return self._spark
+
+    def _why(self) -> str:
+        """Why delta-rs does not do, as far as the table tells."""
+        if not is_local(self._layout.target):
+            return " (it is not on a local disk)"
+        try:
+            state = self._native.state()
+        except Unreadable as fault:
+            return f" ({fault})"
+        reason = None if state is None else why_not_native(state, "append")
+        return "" if reason is None else f" ({reason})"
 
     def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
         """Commit the epoch, unless the table has it."""
@@ -88,7 +106,7 @@ class Committer:
             if state is None:
                 raise DataLost(
                     f"sink {self._name!r}: there is no Delta table in {self._layout.target} any more. Epoch "
-                    f"{attempt.epoch} is decided; put the table back"
+                    f"{attempt.epoch} is decided. {PUT_BACK}"
                 )
             if last_epoch(table, state, attempt.lineage) >= attempt.epoch:
                 self._check_same(attempt, epoch, table)
@@ -210,7 +228,8 @@ class Committer:
             raise DataLost(
                 f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be the file that was staged for "
                 f"epoch {attempt.epoch}, but the table's log has another file of that name: two journals have written "
-                "for one stream, or the table was restored. Nothing was changed"
+                "for one stream, or the table was restored. Nothing was changed. Restore checkpoint and table together "
+                "from one copy"
             )
 
     def _live(self) -> set[str]:
@@ -228,7 +247,8 @@ class Committer:
             was = "is neither there nor staged" if found is None else f"has {found}"
             raise DataLost(
                 f"sink {self._name!r}: {path} should have {file.new.size} bytes and {was}: another program has changed "
-                f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+                f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched. "
+                + PUT_BACK
             )
 
     def _check_not_in(self, attempt: Attempt) -> None:
@@ -272,7 +292,8 @@ class Committer:
         self._check_not_in(attempt)
         raise DataLost(
             f"sink {self._name!r}: {staged} should have {file.new.size} bytes: another program has removed or changed "
-            f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched"
+            f"it. Epoch {attempt.epoch} is decided and cannot be committed without it; the table was not touched. "
+            + PUT_BACK
         )
 
     def _sync(self, versions: range) -> None:

@@ -26,12 +26,13 @@ from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
+from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, identity_of, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from epochal.sinks.delta.commit import Committer
 
@@ -109,6 +110,16 @@ class DeltaSink(DeltaOptions):
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
 
+    def connect_faults(self) -> list[str]:
+        faults = []
+        if self.mode == "upsert":
+            faults.append("mode='upsert': Delta's MERGE runs in Spark's JVM")
+        if self.evolve is not None:
+            faults.append(f"evolve={self.evolve!r}: columns are added by Delta's own code, in Spark's JVM")
+        if not is_local(self.path):
+            faults.append(f"{self.path}: tables that are not on local disks are committed to in Spark's JVM")
+        return faults
+
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete" and self.mode == "append":
             log.warning(
@@ -175,7 +186,8 @@ class DeltaSink(DeltaOptions):
             deletes=self.delete_when is not None,
             settings=frames.settings_of(rows.sparkSession),
         )
-        return Staged(epoch.handle(), digest.rows, digest=digest.digest)
+        size = sum(file.new.size for file in files)
+        return Staged(epoch.handle(), digest.rows, digest=digest.digest, bytes=size)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()
@@ -201,6 +213,19 @@ class DeltaSink(DeltaOptions):
 
         files, layout, committer = self._place()
         return Auditor(files, layout, committer, self.mode).audit(scope)
+
+    def pin(self, at: SinkAt) -> dict[str, Json]:
+        from epochal.sinks.delta.past import version_at
+
+        _, layout, committer = self._place()
+        version, others = version_at(committer, layout.target, at.lineage, at.epoch)
+        return {"version": version, **({"others": list(others)} if others else {})}
+
+    def read_at(self, spark: SparkSession, at: SinkAt, pin: Mapping[str, Json]) -> DataFrame:  # noqa: ARG002  # the pin says it all
+        from epochal.sinks.delta.past import read_version
+
+        files, layout, _ = self._place()
+        return read_version(spark, files, layout.target, int(str(pin["version"])))
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout, _ = self._place()
@@ -274,9 +299,17 @@ class DeltaSink(DeltaOptions):
         found = fit(state.schema, schema, add_columns=self.evolve is not None)
         faults = list(found.faults)
         names = {field["name"] for field in schema["fields"]}
-        faults += [f"keys: {key!r} is not in the frame{nearest(key, names)}" for key in self.keys if key not in names]
+        listed = ", ".join(field["name"] for field in schema["fields"])
+        faults += [
+            f"keys: {key!r} is not in the frame, which has {listed}{nearest(key, names)}"
+            for key in self.keys
+            if key not in names
+        ]
         if self.partition_by and tuple(self.partition_by) != state.partition_by:
-            faults.append(f"partition_by: the table is partitioned by {', '.join(state.partition_by) or 'nothing'}")
+            faults.append(
+                f"partition_by: {', '.join(self.partition_by)}, but the table is partitioned by "
+                f"{', '.join(state.partition_by) or 'nothing'}"
+            )
         if self.mode != "append" and state.flag("delta.appendOnly"):
             faults.append(f"mode={self.mode!r}: the table is append-only")
         return faults, found.new

@@ -31,7 +31,7 @@ from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.storage.sink_files import Miss, SinkFiles
 from epochal.txn import commit_checks, failpoints
-from epochal.txn.errors import DataLost
+from epochal.txn.errors import PUT_BACK, DataLost
 from epochal.txn.files import join
 from epochal.txn.model import Attempt, Outcome
 
@@ -153,7 +153,7 @@ class Publisher:
             if not self.files.names(target) and self.files.length(self._manifest) is None:
                 raise DataLost(
                     f"sink {self.sink!r}: the rows of epoch {self.attempt.epoch} that belong to open parts are neither "
-                    f"in {source} nor in {target}: another program has removed them"
+                    f"in {source} nor in {target}: another program has removed them. {PUT_BACK}"
                 ) from None
         failpoints.hit("after-keep")
 
@@ -194,11 +194,13 @@ class Publisher:
             if found is None:
                 raise DataLost(
                     f"sink {self.sink!r}: {target} should have {length} bytes, and is neither published nor staged: "
-                    "another program has removed the staged file. Its epoch is decided, and its rows are lost here"
+                    "another program has removed the staged file. Its epoch is decided, and its rows are nowhere else. "
+                    + PUT_BACK
                 )
+            advice = f"Move it away. {PUT_BACK}" if left is None else "Move it away and start the query again"
             raise DataLost(
                 f"sink {self.sink!r}: {target} should have {length} bytes, but another file with {found} bytes has its "
-                f"name{'' if left is None else '; the staged file is still there'}. Move it away"
+                f"name{'' if left is None else '; the staged file is still there'}. {advice}"
             )
 
 

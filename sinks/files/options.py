@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
-from epochal.sinks.config.options import Faults
+from epochal.sinks.config.options import Faults, nearest
 from epochal.sinks.files.formats import avro, digesting, joining
 from epochal.sinks.files.policies import buckets as bucketing
 from epochal.sinks.files.policies.buckets import AnyBucket, Bucket, TimeBucket, Unit, folder_of
@@ -33,8 +33,16 @@ def parse_buckets(text: str) -> list[str | TimeBucket]:
     found: list[str | TimeBucket] = []
     for part in re.split(r",(?![^(]*\))", text):
         match = _TIME.fullmatch(part.strip())
+        call = re.fullmatch(r"(\w+)\((.*)\)", part.strip())
         if match:
             found.append(TimeBucket(match[2], cast("Unit", match[1]), timezone=match[3] or "UTC"))
+        elif call:
+            units = get_args(Unit)
+            hint = nearest(call[1].lower(), units)
+            raise ValueError(
+                f"{part.strip()!r}: a time bucket is written as unit(column) or unit(column, time zone), with the unit "
+                f"{', '.join(units[:-1])} or {units[-1]}{hint}"
+            )
         elif part.strip():
             found.append(part.strip())
     return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from epochal.sinks.files.compaction import live
+from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.storage.hadoop import resolve
+from epochal.txn.errors import Refused
 
 
 def published(path: str) -> list[PublishedEpoch]:
@@ -18,6 +20,13 @@ def published(path: str) -> list[PublishedEpoch]:
     With a rolling policy an epoch's rows are in the files of the entry that closed their part, so that an entry may
     have rows and no file, or files and no rows of its own. Take the files of every entry.
     Where `epochal compact` runs, a file may be gone when it is opened: then list again.
+    Refused if no stream has ever claimed the target: most often the path is misspelt.
     """
     files, target = resolve(path)
-    return live.published(files, target)
+    found = live.published(files, target)
+    if not found and not files.names(Layout(target).lineages):
+        raise Refused(
+            f"{target} is not the target of a RollingFileSink: nothing was ever claimed there. Check the path; a "
+            "stream claims its target when it first starts"
+        )
+    return found

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from epochal.sinks.files import manifest
+from epochal.sinks.files import manifest, past
 from epochal.sinks.files.audit.auditor import Auditor
 from epochal.sinks.files.commit import Publisher, check_predecessor
 from epochal.sinks.files.formats import joining
@@ -25,7 +25,7 @@ from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import completion, rolling
 from epochal.sinks.files.policies.completion import Complete, Marks
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
-from epochal.sinks.files.stage import checking, delta_tables
+from epochal.sinks.files.stage import checking, connecting, delta_tables
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
 from epochal.sinks.files.stage.writing import Stager
@@ -35,6 +35,7 @@ from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.targets import check_writable
 from epochal.txn.audit import Scope, StoreReport
+from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import Refused
 from epochal.txn.model import (
     Attempt,
@@ -51,6 +52,7 @@ from epochal.txn.model import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("epochal")
 
@@ -75,6 +77,7 @@ class RollingFileSink(FileOptions):
         self._checked_open = False
         self._warned_of_watermark = False
         self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
+        self._columns: StructType | None = None  # of the frame that was checked: for readers of the journal
 
     @property
     def rolls(self) -> RollingFileSink:
@@ -94,6 +97,8 @@ class RollingFileSink(FileOptions):
             description.pop("compression", None)  # it is for parts that are still to be joined
         if self.has_header:
             description["header"] = True
+        if self._columns is not None:
+            description[past.KEY] = past.reading_of(self, self._columns).to_json()
         return description
 
     @classmethod
@@ -120,7 +125,11 @@ class RollingFileSink(FileOptions):
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         check_writable(self.name, self._place()[1].target)
+        self._columns = rows.schema
         return checking.faults(rows, self)
+
+    def connect_faults(self) -> list[str]:
+        return connecting.faults(self)
 
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete":
@@ -170,7 +179,8 @@ class RollingFileSink(FileOptions):
         else:
             pieces = [*before.pieces, *fresh]
             plan = rolling.roll_plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
-        return self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
+        staged = self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
+        return replace(staged, bytes=sum(entry.length for _, entry in written.files))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout = self._place()
@@ -211,7 +221,7 @@ class RollingFileSink(FileOptions):
                 first=min(piece.at for piece in part),
                 last=max(piece.at for piece in part),
             )
-            for part in rolling.open_parts(open_parts_of(state).pieces)
+            for part in rolling.open_parts(self._parts(state).pieces)
         ]
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
@@ -221,6 +231,12 @@ class RollingFileSink(FileOptions):
     def audit(self, scope: Scope) -> StoreReport:
         files, layout = self._place()
         return Auditor(files, layout, spreads=self._spreads, has_header=self.has_header).audit(scope)
+
+    def pin(self, at: SinkAt) -> dict[str, Json]:
+        return past.Past(*self._place(), at).pin()
+
+    def read_at(self, spark: SparkSession, at: SinkAt, pin: Mapping[str, Json]) -> DataFrame:  # noqa: ARG002  # the epoch says it all
+        return past.Past(*self._place(), at).read(spark)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:  # noqa: ARG002  # it has a folder
         files, layout = self._place()
@@ -269,7 +285,13 @@ class RollingFileSink(FileOptions):
         whole = Announcer(files, layout, attempt, self.marker).announce(epoch, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
-        return Staged(Handle(HANDLE_VERSION, body), epoch.facts.rows, changes=changes, digest=epoch.facts.digest)
+        return Staged(
+            Handle(HANDLE_VERSION, body),
+            epoch.facts.rows,
+            changes=changes,
+            digest=epoch.facts.digest,
+            bytes=sum(length for _, _, length in epoch.files) + sum(join.length for join in epoch.joins),
+        )
 
     def _parts(self, state: Mapping[str, Json]) -> OpenParts:
         if state is not self._decoded[0]:

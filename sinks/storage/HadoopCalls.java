@@ -121,6 +121,16 @@ public final class HadoopCalls {
         }
     }
 
+    /** When a file was written last, in milliseconds since 1970, or -1 if there is none. */
+    public long modified(String path) throws Exception {
+        Path place = new Path(path);
+        try {
+            return system(place).getFileStatus(place).getModificationTime();
+        } catch (FileNotFoundException none) {
+            return -1;
+        }
+    }
+
     /** What is in a folder, or every file below it: "length kind name" with a zero after each. */
     public String list(String path, boolean below) throws Exception {
         Path place = new Path(path);

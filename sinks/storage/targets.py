@@ -10,13 +10,14 @@ from epochal.txn.files import is_local, local_path
 
 def check_writable(sink: str, target: str) -> None:
     """Refuse a local folder that cannot be written to. Other file systems report it when they are used."""
-    if is_local(target) and (why := _unwritable(target)):
+    if is_local(target) and (why := why_unwritable(target)):
         raise Refused(
             f"sink {sink!r}: {why}. Nothing was written. Correct the sink's path, or let this user write there"
         )
 
 
-def _unwritable(target: str) -> str | None:
+def why_unwritable(target: str) -> str | None:
+    """Why a local folder cannot be made or written to; None if it can."""
     path = local_path(target)
     there = path
     while not os.path.lexists(there) and os.path.dirname(there) != there:

@@ -67,6 +67,11 @@ class WebHdfsFiles:
             status = self._client.status(_plain(path), strict=False)
         return None if status is None else int(status["length"])
 
+    def modified(self, path: str) -> float | None:
+        with _python_errors(path):
+            status = self._client.status(_plain(path), strict=False)
+        return None if status is None else int(status["modificationTime"]) / 1000
+
     def rename(self, source: str, target: str) -> None:
         with _python_errors(target):
             # The method that takes options, in the manner of the library's own `rename`.

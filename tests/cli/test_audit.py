@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from epochal.cli import audit
+from epochal.cli.exit_codes import DIFFERS
 from epochal.sinks.config import kinds
+from epochal.testing import DirectoryParticipant
 from epochal.txn.audit import Scope, StoreReport
 from tests.cli.auditable import Auditable
 from tests.cli.scene import QUERY, ROWS, Scene
@@ -55,7 +57,7 @@ def test_an_epoch_that_is_there_twice_is_named_and_the_exit_code_is_3(scene: Sce
 
     answer = scene.command("audit")
 
-    assert answer.code == audit.DIFFERS == 3
+    assert answer.code == DIFFERS == 3
     assert "sink: epoch 1: 3 rows were staged and 6 are there" in answer.out
     assert scene.command("audit", "--json").json["sinks"][0]["differences"][0]["epoch"] == 1
 
@@ -151,13 +153,54 @@ def test_a_place_that_the_sink_has_left_is_audited_too(scene: Scene) -> None:
     ]
 
 
-def test_without_reading_rows_nothing_is_proven_and_nothing_differs(scene: Scene) -> None:
+def test_without_reading_rows_a_stream_is_consistent_and_the_answer_says_what_was_not_read(scene: Scene) -> None:
     scene.run(scene.driver(auditable(scene)), 1)
 
     answer = scene.command("audit", "--fast")
 
     assert answer.code == 0
     assert "sink: rows were not read" in answer.out
+    assert "consistent: every epoch up to epoch 0 is there once, by names, lengths and logs" in answer.out
+    assert scene.command("audit", "--fast", "--json").json["verdict"] == "consistent"
+    assert scene.command("audit", "--json").json["verdict"] == "exact"
+
+
+def test_without_reading_rows_a_missing_epoch_still_differs(scene: Scene) -> None:
+    scene.run(scene.driver(auditable(scene)), 2)
+    published(scene, 1).unlink()
+
+    assert scene.command("audit", "--fast", "--json").json["verdict"] == "differs"
+
+
+def test_a_participant_without_the_attribute_is_not_provable_and_no_traceback(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.run(scene.driver(), 2)
+    monkeypatch.delattr(DirectoryParticipant, "audits")
+
+    answer = scene.command("audit", "--json")
+
+    assert (answer.code, answer.json["verdict"]) == (0, "not provable")
+    assert "the sink has no audit" in answer.json["sinks"][0]["not_provable"][0]
+
+
+def test_a_store_that_cannot_be_read_does_not_hide_the_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.run(scene.driver(auditable(scene, "left"), auditable(scene, "right")), 2)
+    really = Auditable.audit
+
+    def away(self: Auditable, scope: Scope) -> StoreReport:
+        if self.name == "left":
+            raise RuntimeError("no host answers")  # the error of a store's driver, of whichever class
+        return really(self, scope)
+
+    monkeypatch.setattr(Auditable, "audit", away)
+    answer = scene.command("audit", "--json")
+
+    assert answer.code == 1
+    assert [(sink["name"], sink["verdict"], sink["error"]) for sink in answer.json["sinks"]] == [
+        ("left", "not provable", "no host answers"),
+        ("right", "exact", None),
+    ]
 
 
 def test_a_stream_that_goes_on_meanwhile_is_looked_at_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

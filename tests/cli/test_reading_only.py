@@ -40,7 +40,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_file_operation_is_known_to_read_or_to_change() -> None:
-    reading = {"read", "names", "list", "walk", "length", "joins_in_place", "head", "sync", "sync_all"}
+    reading = {"read", "names", "list", "walk", "length", "modified", "joins_in_place", "head", "sync", "sync_all"}
     public = {name for kind in (LocalFiles, LocalSinkFiles) for name in vars(kind) if not name.startswith("_")}
 
     assert public == reading | {*CHANGING}

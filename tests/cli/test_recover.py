@@ -61,7 +61,9 @@ def test_an_epoch_in_doubt_is_left_alone_and_named(scene: Scene) -> None:
     assert answer.code == 0
     assert "nothing to do" in answer.out
     assert "epoch 1 left as it is" in answer.out
-    assert scene.disk() == before
+    watermark = "checkpoint/epochal-cut/000000000000.json"  # which a driver without a settler has not written
+    assert {path: data for path, data in scene.disk().items() if path != watermark} == before
+    assert watermark in scene.disk()
 
 
 def test_losers_of_a_decided_epoch_are_removed(scene: Scene) -> None:

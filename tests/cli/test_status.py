@@ -1,16 +1,28 @@
 from __future__ import annotations
 
+import json
+import os
+import platform
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from epochal import DeltaSink, RollingFileSink
+from epochal.sinks.delta.table.native import NativeTable
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.testing import DirectoryParticipant
+from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed
-from epochal.txn.files import TEMPORARY
+from epochal.txn.files import TEMPORARY, LocalFiles
+from epochal.txn.live import Live, LiveHeld, LiveRefusal, LiveState, encode, live_beside, name_of
+from epochal.txn.liveness import process_of
 from epochal.txn.model import Json
-from tests.cli.scene import QUERY, ROWS, Scene, going_away
+from tests.cli.scene import QUERY, ROWS, Scene, dying, elsewhere, going_away
 
 
 def test_a_settled_stream_is_reported_in_full(scene: Scene) -> None:
@@ -177,3 +189,182 @@ def test_local_paths_load_no_spark(scene: Scene) -> None:
             capture_output=True,
             cwd=Path(__file__).parents[2],
         )
+
+
+def first_line(scene: Scene) -> str:
+    return scene.command("status").out.splitlines()[0]
+
+
+def test_the_first_line_says_that_the_driver_is_alive(scene: Scene) -> None:
+    scene.run(scene.driver(), 3)
+
+    assert first_line(scene) == (
+        f"running: epoch 2 is visible everywhere; the driver (pid {os.getpid()} on {platform.node()}) is alive"
+    )
+    assert scene.command("status").code == 0
+
+
+def test_an_epoch_that_a_dead_driver_was_staging_is_said_to_be_replayed(scene: Scene) -> None:
+    target = scene.target()
+    with dying():
+        driver = scene.driver(target)
+    scene.run(driver, 1)
+    scene.stage(driver, target, 1)
+
+    answer = scene.command("status", "--json")
+
+    assert answer.code == answer.json["exit_code"] == 5
+    assert (answer.json["state"], answer.json["driver"]["liveness"]) == ("dead", "dead")
+    assert answer.json["under_way"] == {"epoch": 1, "staging": True}
+    assert "epoch 1 was being staged; the next start replays it. Start the query again" in first_line(scene)
+
+
+def test_a_dead_driver_with_an_epoch_to_finish_names_the_one_command(scene: Scene) -> None:
+    with dying():
+        driver = scene.driver()
+    scene.run(driver, 1)
+    scene.decide(driver, 1)
+    journal = str(scene.checkpoint / "epochal")
+
+    answer = scene.command("status", "--json", "--journal", journal)
+
+    assert answer.code == 5
+    assert answer.json["summary"].endswith("epoch 1 is checkpointed but not visible in 'directory'")
+    assert answer.json["command"] == f"epochal recover {scene.checkpoint} --journal {journal}"
+    assert first_line(scene).endswith(f"Run `epochal recover {scene.checkpoint}`")
+
+
+def write_live(scene: Scene, **facts: Any) -> None:
+    """What the driver of the newest generation says about itself."""
+    journal = scene.journal
+    latest = journal.read().latest
+    assert latest is not None
+    base = Live(
+        lineage=QUERY,
+        generation=latest.generation,
+        start=latest.start,
+        journal=journal.place,
+        process=process_of(latest.driver),
+        at=time.time(),
+    )
+    folder = Path(live_beside(journal.path))
+    folder.mkdir(exist_ok=True)
+    (folder / name_of(latest.generation, 1)).write_bytes(encode(replace(base, **facts)))
+
+
+def test_a_held_stream_says_which_store_since_when_and_why(scene: Scene) -> None:
+    driver = scene.driver()
+    scene.decide(driver, 0)
+    write_live(
+        scene,
+        state=LiveState.HELD,
+        held=LiveHeld(
+            sink="directory", step="commit", reason="ConnectionError: no route", since=time.time() - 400, epoch=0
+        ),
+    )
+
+    answer = scene.command("status", "--json")
+
+    assert answer.code == 4
+    assert first_line(scene).startswith(
+        "HELD: sink 'directory' has not shown epoch 0 for 6 min: ConnectionError: no route. Start the store; "
+    )
+    assert answer.json["driver"]["held"]["step"] == "commit"
+
+
+def test_a_driver_on_another_host_is_judged_by_its_heartbeat(scene: Scene) -> None:
+    with elsewhere():
+        scene.run(scene.driver(), 1)
+    assert scene.command("status", "--json").json["driver"]["liveness"] == "unknown"
+
+    write_live(scene)
+    alive = scene.command("status", "--json")
+    write_live(scene, at=time.time() - 100)
+    silent = scene.command("status", "--json")
+
+    assert (alive.code, alive.json["driver"]["liveness"]) == (0, "alive")
+    assert (silent.code, silent.json["driver"]["liveness"]) == (5, "silent")
+    assert "pid 1 on elsewhere has not reported for 100 s" in first_line(scene)
+
+
+def test_a_query_that_ended_by_an_error_is_not_well(scene: Scene) -> None:
+    scene.run(scene.driver(), 1)
+    refused = LiveRefusal(error="BadRows", reason="column 'id' is missing", at=time.time(), epoch=1)
+    write_live(scene, state=LiveState.ENDED, settled=True, refused=refused)
+
+    answer = scene.command("status", "--json")
+
+    assert (answer.code, answer.json["state"]) == (2, "failed")
+    assert first_line(scene) == "STOPPED by BadRows: column 'id' is missing. Epoch 0 is visible everywhere"
+
+
+def test_a_live_file_that_cannot_be_read_is_noted_and_stops_nothing(scene: Scene) -> None:
+    scene.run(scene.driver(), 1)
+    write_live(scene)
+    (file,) = (scene.checkpoint / "epochal-live").iterdir()
+    file.write_bytes(b"{")
+
+    answer = scene.command("status", "--json")
+
+    assert answer.code == 0
+    assert "was ignored" in answer.json["notes"][0]
+    assert "note: " in scene.command("status").out
+
+
+def test_live_files_do_not_disturb_other_commands(scene: Scene) -> None:
+    driver = scene.driver()
+    scene.run(driver, 1)
+    scene.decide(driver, 1)
+    write_live(scene)
+
+    for command in (["recover"], ["gc", "--yes", "--fence"], ["audit"], ["roll"]):
+        assert scene.command(*command).code == 0
+    scene.run(scene.driver(), 3)
+    assert scene.target().epochs() == [0, 1, 2]
+
+
+def test_a_sink_that_cannot_be_built_here_is_named_and_is_no_refusal(scene: Scene) -> None:
+    scene.run(scene.driver(scene.target(), Unheard(str(scene.root / "unheard"), name="unheard")), 1)
+
+    status = scene.command("status", "--json")
+    audit = scene.command("audit", "--json")
+    collected = scene.command("gc", "--json")
+
+    assert (status.code, status.json["state"], status.json["refusal"]) == (1, "running", None)
+    assert "sink 'unheard' was not checked" in status.json["summary"]
+    assert {sink["name"]: sink["available"] for sink in status.json["sinks"]} == {"directory": True, "unheard": False}
+    assert audit.code == 1
+    assert {sink["name"]: bool(sink["error"]) for sink in audit.json["sinks"]} == {"directory": False, "unheard": True}
+    assert collected.code == 1
+    assert [away["sink"] for away in collected.json["away"]] == ["unheard"]
+
+
+def test_status_of_files_and_delta_loads_neither_spark_nor_arrow(scene: Scene) -> None:
+    """Loading them would take longer than all the rest: the command is to answer within half a second."""
+    lake = scene.root / "lake"
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    NativeTable(str(lake)).create(schema, [], {})
+    sinks: list[Any] = [RollingFileSink(str(scene.root / "files"), format="json"), DeltaSink(str(lake))]
+    Coordinator(
+        journals=lambda _: scene.journal,
+        checkpoint=SparkCheckpoint(LocalFiles(sync=False), str(scene.checkpoint)),
+        participants=sinks,
+    ).begin()
+    program = (
+        "import sys, json; from epochal.cli import main; code = main(sys.argv[1:]); "
+        "print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "status", str(scene.checkpoint)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+    code, loaded = json.loads(done.stderr)
+    heavy = {"pyspark", "pyarrow", "pandas", "numpy", "cassandra", "hdfs", "requests", "rich"}
+    assert code == 0, done.stdout
+    assert {name.split(".")[0] for name in loaded} & heavy == set()
+    assert len(loaded) < 420, len(loaded)  # about 330 when this was written

@@ -106,6 +106,9 @@ class PacedDisk(MemoryDisk):
         self._note((path, found))
         return found
 
+    def modified(self, path: str) -> float | None:
+        raise NotImplementedError
+
     def rename(self, source: str, target: str) -> None:
         self._wait()
         self._note((source, source in self.content, target in self.content))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.sinks.delta.table.schema import constraints, fit, nullable
+from epochal.sinks.delta.table.schema import constraints, creation_faults, fit, nullable
 from epochal.sinks.spark.types import spell
 
 
@@ -39,6 +39,30 @@ def test_every_fault_is_told_at_once() -> None:
     )
 
 
+def test_a_difference_inside_a_column_is_told_by_the_name_of_the_place() -> None:
+    inner = struct(field("zip", "string"), field("street", "string"))
+    other = struct(field("zip", "long"), field("streets", "string"))
+    array = {"type": "array", "containsNull": True}
+    table = struct(field("address", inner), field("items", {**array, "elementType": "long"}))
+    frame = struct(field("address", other), field("items", {**array, "elementType": "string"}))
+
+    assert fit(table, frame, add_columns=False).faults == (
+        "address.street: the table has it, the frame does not",
+        "address.streets: not in the table; did you mean 'street'?",
+        "address.zip: bigint in the frame, string in the table",
+        "items.element: string in the frame, bigint in the table",
+    )
+
+
+def test_the_columns_of_a_frame_are_named_where_one_is_missing() -> None:
+    assert creation_faults(TABLE, ["dya"]) == [
+        "partition_by: 'dya' is not in the frame, which has id, word, day; did you mean 'day'?"
+    ]
+    assert creation_faults(struct(field("id", "long")), ["id"]) == [
+        "partition_by: at least one of the columns id must not be in it"
+    ]
+
+
 def test_new_columns_are_named_if_they_may_be_added() -> None:
     found = fit(TABLE, struct(*TABLE["fields"], field("more", "long")), add_columns=True)
 
@@ -71,7 +95,7 @@ def test_types_inside_of_others_count() -> None:
 
     assert fit(struct(field("x", deep)), struct(field("x", same)), add_columns=False).faults == ()
     assert fit(struct(field("x", deep)), struct(field("x", other)), add_columns=False).faults == (
-        "x: array<struct<a: int>> in the frame, array<struct<a: bigint>> in the table",
+        "x.element.a: int in the frame, bigint in the table",
     )
 
 

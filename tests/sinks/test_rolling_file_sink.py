@@ -87,7 +87,7 @@ def test_a_file_that_is_neither_staged_nor_published_is_data_loss(tmp_path: Path
     handle = stage(tmp_path)
     (Path(Layout(str(tmp_path)).attempt(ATTEMPT)) / "data" / "b").unlink()
 
-    with pytest.raises(DataLost, match="neither published nor staged"):
+    with pytest.raises(DataLost, match=r"neither published nor staged.* Put it back from a copy"):
         RollingFileSink(str(tmp_path)).commit(ATTEMPT, handle)
 
 
@@ -171,6 +171,14 @@ def test_the_manifest_lists_whole_epochs_with_their_files(tmp_path: Path) -> Non
 
     assert (epoch.epoch, epoch.generation, epoch.rows) == (7, 2, 2)
     assert [(tmp_path / name).stat().st_size for name, _ in epoch.files] == [length for _, length in epoch.files]
+
+
+def test_a_path_that_is_no_target_is_refused_and_a_target_without_epochs_is_empty(tmp_path: Path) -> None:
+    claim_for(RollingFileSink(str(tmp_path / "orders")), "1f0c9a2e")
+
+    assert published(str(tmp_path / "orders")) == []
+    with pytest.raises(Refused, match=r"ordres is not the target of a RollingFileSink.* Check the path"):
+        published(str(tmp_path / "ordres"))
 
 
 def test_a_torn_manifest_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -47,6 +47,30 @@ def test_what_an_unknown_option_was_given_is_not_repeated() -> None:
     assert "hunter2" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [(RollingFileSink, "pth", "path"), (DeltaSink, "paths", "path"), (CassandraSink, "tabel", "table")],
+)
+def test_a_misspelt_option_that_is_needed_is_told_with_the_nearest_name(kind: Any, wrong: str, right: str) -> None:
+    with pytest.raises(OptionError) as told:
+        kind(**{wrong: "archive", "name": "1st"})
+
+    assert [fault.partition(":")[0].partition("=")[0] for fault in told.value.faults] == [wrong, right, "name"]
+    assert f"{wrong}: no such option; did you mean '{right}'?" in str(told.value)
+    assert f"{right}: missing" in str(told.value)
+
+
+def test_the_name_of_a_class_of_options_is_not_one_of_them() -> None:
+    wrong: Any = "complete"
+    with pytest.raises(
+        OptionError, match=r"marker='complete': give a Complete, Complete\(by=...\), not its name; as a"
+    ):
+        RollingFileSink("archive", marker=wrong)
+    wrong = "epcoh"
+    with pytest.raises(OptionError, match=r"'none', 'epoch', 'bucket', or a Complete; did you mean 'epoch'\?"):
+        RollingFileSink("archive", marker=wrong)
+
+
 def test_a_missing_argument_stays_a_type_error() -> None:
     with pytest.raises(TypeError, match="path"):
         RollingFileSink()  # type: ignore[call-arg]  # type checkers still see the real signature

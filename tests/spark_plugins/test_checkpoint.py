@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,40 @@ def test_later_commits_are_seen_even_after_spark_purged_the_one_seen_last(tmp_pa
     commit(tmp_path, 150)
 
     assert (first, second, checkpoint.committed()) == (0, 2, 150)
+
+
+class Counting(LocalFiles):
+    """Counts how often the file system is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def length(self, path: str) -> int | None:
+        self.asked.append(path)
+        return super().length(path)
+
+    def modified(self, path: str) -> float | None:
+        self.asked.append(path)
+        return super().modified(path)
+
+
+def test_the_time_of_a_commit_comes_with_the_look_for_it(tmp_path: Path) -> None:
+    files = Counting()
+    checkpoint = SparkCheckpoint(files, str(tmp_path))
+    commit(tmp_path, 0)
+    checkpoint.committed()
+    commit(tmp_path, 1, 2)
+    os.utime(tmp_path / "commits" / "1", (1000.0, 1000.5))
+    checkpoint.committed()
+    before = len(files.asked)
+
+    assert checkpoint.committed_at(1) == 1000.5
+    assert checkpoint.committed_at(2) == (tmp_path / "commits" / "2").stat().st_mtime
+    assert len(files.asked) == before
+    assert checkpoint.committed_at(0) == (tmp_path / "commits" / "0").stat().st_mtime  # found by a listing: asked for
+    assert checkpoint.committed_at(3) is None
+    assert len(files.asked) == before + 2
 
 
 def test_the_digest_of_offsets_changes_with_their_content(tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ def test_every_sink_that_is_named_takes_part() -> None:
     assert "eager" in repr(writer)
 
 
+def test_settings_turn_metrics_on_and_name_the_stream() -> None:
+    writer = writer_from_settings(GOOD | {"spark.epochal.orders.metrics": "prometheus://127.0.0.1:0"}, "orders")
+    with pytest.raises(OptionError, match=r"spark\.epochal\.orders: metrics='prometheus:9464': must be 'prometheus'"):
+        writer_from_settings(GOOD | {"spark.epochal.orders.metrics": "prometheus:9464"}, "orders")
+
+    assert (writer.stream, writer._metrics) == ("orders", "prometheus://127.0.0.1:0")
+
+
 def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> None:
     limits = {"max_bytes": "64 MB", "max_rows": "1000", "max_age": "5 min", "inactivity": "90 s", "merge_below": "4 MB"}
     rolling = {f"spark.epochal.orders.copy.rolling.{name}": value for name, value in limits.items()}
@@ -52,6 +60,28 @@ def test_buckets_are_columns_and_units_of_time() -> None:
     found = parse_buckets(" region , day(ts),hour(at, Europe/Berlin)")
 
     assert found == ["region", TimeBucket("ts", "day"), TimeBucket("at", "hour", timezone="Europe/Berlin")]
+
+
+def test_names_that_are_nearly_right_are_told() -> None:
+    settings = {
+        "spark.epochal.orders.sinks": "archive",
+        "spark.epochal.orders.archive.typ": "files",
+        "spark.epochal.orders.archive.path": "/data",
+    }
+    with pytest.raises(OptionError, match=r"orders\.archive\.typ: no option of a sink; did you mean 'type'\?"):
+        writer_from_settings(settings, "orders")
+    with pytest.raises(OptionError) as caught:
+        writer_from_settings({"spark.epochal.orders.sink": "archive"}, "orders")
+
+    assert caught.value.faults == (
+        "spark.epochal.orders.sinks: name the sinks, such as 'archive', not spark.epochal.orders.sink",
+    )
+
+
+def test_a_misspelt_unit_of_a_time_bucket_is_told() -> None:
+    settings = GOOD | {"spark.epochal.orders.archive.bucket_by": "region, huor(ts)"}
+    with pytest.raises(OptionError, match=r"'huor\(ts\)': a time bucket is written as .*; did you mean 'hour'\?"):
+        writer_from_settings(settings, "orders")
 
 
 def test_all_that_is_wrong_comes_in_one_error_with_the_nearest_right_names() -> None:

@@ -116,6 +116,7 @@ def test_its_faults_come_with_the_others_and_no_secret_among_them() -> None:
         f"{out}retries='many': must be a whole number",
         f"{out}durable='no': must be true or false",
         f"{out}path: missing",
+        f"{out}ack='al': must be one of 'one', 'all'; did you mean 'all'?",
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import epochal
-from epochal import EpochWriter, OptionError, RollingFileSink
+from epochal import CassandraSink, EpochWriter, OptionError, RollingFileSink
 
 
 def test_all_faults_of_a_writer_come_in_one_error() -> None:
@@ -23,10 +23,14 @@ def test_all_faults_of_a_writer_come_in_one_error() -> None:
             adopt="41",
             new="x@y",
             journal="",
+            observers=["not a function"],  # type: ignore[list-item]  # that is the point
+            metrics="statsd",
         )
 
     text = str(caught.value)
-    assert len(caught.value.faults) == 8
+    assert len(caught.value.faults) == 10
+    assert "observers: a list of functions that take an event, not ['not a function']" in text
+    assert "metrics='statsd': must be 'prometheus', 'prometheus://127.0.0.1:9464' or 'opentelemetry'" in text
     assert "'files' is the name of several" in text
     assert "did you mean 'eager'?" in text
     assert "'not a sink' is not a sink" in text
@@ -37,6 +41,19 @@ def test_a_writer_needs_a_sink() -> None:
         EpochWriter()
 
 
+def test_a_class_is_no_sink() -> None:
+    with pytest.raises(OptionError, match=r"sinks: RollingFileSink is a class; give a sink that was made of it"):
+        EpochWriter(RollingFileSink)  # type: ignore[arg-type]  # that is the point
+
+
+def test_dead_letters_of_dead_letters_are_refused() -> None:
+    last = RollingFileSink("last", name="last")
+    letters = CassandraSink("shop.bad", name="bad", dead_letters=last)
+
+    with pytest.raises(OptionError, match=r"CassandraSink\('shop.bad'.* has dead_letters= of its own"):
+        EpochWriter(CassandraSink("shop.orders", dead_letters=letters))
+
+
 def test_the_public_names_are_these() -> None:
     assert sorted(epochal.__all__) == [
         "BadRows",
@@ -44,6 +61,10 @@ def test_the_public_names_are_these() -> None:
         "CassandraSink",
         "Complete",
         "Connection",
+        "Cut",
+        "CutFrames",
+        "CutGone",
+        "CutSink",
         "DataLost",
         "DeltaSink",
         "EpochQuery",
@@ -68,11 +89,14 @@ def test_the_public_names_are_these() -> None:
         "TwoJournals",
         "UnsupportedQuery",
         "__version__",
+        "cause_of",
+        "cut",
         "delta_settings",
         "epoch_version",
         "kafka_settings",
         "local_disk_settings",
         "published",
+        "read_cut",
         "session",
     ]
     assert all(hasattr(epochal, name) for name in epochal.__all__)

@@ -159,6 +159,9 @@ class Checkpoint:
     def committed(self) -> int:
         return int(self._ask("committed")) - 1
 
+    def committed_at(self, epoch: int) -> float | None:
+        return None
+
     def offsets(self, epoch: int) -> str | None:
         return f"offsets of {epoch}"  # as of a source whose numbers do not tell the copies apart
 

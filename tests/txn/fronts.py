@@ -69,6 +69,9 @@ class JournalFolder:
     def length(self, path: str) -> int | None:
         raise NotImplementedError
 
+    def modified(self, path: str) -> float | None:
+        raise NotImplementedError
+
     def rename(self, source: str, target: str) -> None:
         raise NotImplementedError
 
@@ -126,6 +129,9 @@ class SharedCheckpoint:
 
     def committed(self) -> int:
         return int(self._ask("committed"))
+
+    def committed_at(self, epoch: int) -> float | None:
+        return None
 
     def offsets(self, epoch: int) -> str | None:
         found: str | None = self._ask("offsets", epoch)

@@ -12,6 +12,7 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
+        self.times: dict[str, float] = {}  # when files were written, for those where a test says so
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         if path in self.content:
@@ -44,6 +45,9 @@ class MemoryFiles:
     def length(self, path: str) -> int | None:
         data = self.content.get(path)
         return None if data is None else len(data)
+
+    def modified(self, path: str) -> float | None:
+        return None if path not in self.content else self.times.get(path, 0.0)
 
     def rename(self, source: str, target: str) -> None:
         if target in self.content:

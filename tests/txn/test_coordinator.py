@@ -689,11 +689,12 @@ def test_commits_and_starts_are_logged_with_their_facts(stream: Stream, caplog: 
 
     stream.run(stream.start(), 0)
 
-    facts = {record.getMessage(): vars(record) for record in caplog.records}
-    assert facts["generation started"]["generation"] == 1
-    assert facts["generation started"]["lineage"] == QUERY
-    committed = facts["epoch committed"]
-    assert (committed["epoch"], committed["sink"], committed["outcome"]) == (0, "sink", "committed")
+    started, committed = (vars(record) for record in caplog.records)
+    assert started["message"] == f"stream {TAG} started: generation 1, sinks sink"
+    assert (started["event"], started["generation"], started["lineage"]) == ("started", 1, QUERY)
+    assert committed["message"].startswith("epoch 0 committed to sink: 1 row, ")
+    facts = {name: committed[name] for name in ("event", "epoch", "sink", "outcome", "rows")}
+    assert facts == {"event": "committed", "epoch": 0, "sink": "sink", "outcome": "committed", "rows": 1}
 
 
 def test_a_journal_whose_last_epoch_came_from_other_offsets_is_not_this_checkpoints(stream: Stream) -> None:

@@ -274,6 +274,7 @@ def test_what_is_not_there_is_empty_and_has_no_length(files: LocalSinkFiles, tmp
     assert files.list(path) == []
     assert list(files.walk(path)) == []
     assert files.length(path) is None
+    assert files.modified(path) is None
     with pytest.raises(FileNotFoundError):
         files.read(path)
 
@@ -285,7 +286,9 @@ def test_a_file_is_no_folder(files: LocalSinkFiles, tmp_path: Path) -> None:
     assert files.names(path) == ()
     assert files.list(path) == []
     assert files.length(f"{path}/below") is None
+    assert files.modified(f"{path}/below") is None
     assert files.length(path) == 4
+    assert files.modified(path) == os.stat(path).st_mtime
     assert files.read(path) == b"data"
 
 

@@ -406,3 +406,54 @@ def test_a_journal_with_open_parts_takes_nothing_over_from_a_start_that_it_does_
 
     with pytest.raises(TwoJournals, match="this journal has open parts"):
         check_start(found, Choices(adopt=frozenset({f"{TAG}.g2@0"})))
+
+
+def test_every_answer_that_is_needed_comes_in_one_error() -> None:
+    """Two streams have written one target, and a third the other: three tokens, which are accepted together."""
+    both = Memory(TARGET, others={OTHER: 4, "88888888-dddd": 7})
+    one = Memory("archive", others={OTHER: 4, "66666666-eeee": 2})
+    found = Observed(lineage=QUERY, before=EMPTY, memories={"lake": both, "files": one}, committed=-1, after=EMPTY)
+    with pytest.raises(ForeignTarget, match="refused for 4 reasons") as refused:
+        check_start(found, Choices())
+    wanted = ["99999999@4", "88888888@7", "66666666@2"]
+    plan = check_start(found, Choices(adopt=tokens(wanted)))
+
+    assert [token for option, token in refused.value.offers if option == "adopt"] == wanted
+    assert f"Several answers are given together: adopt={wanted!r}, new={wanted!r}" in str(refused.value)
+    assert plan.replaces == {"lake": (OTHER, "88888888-dddd"), "files": (OTHER, "66666666-eeee")}
+    with pytest.raises(ForeignTarget) as last:
+        check_start(found, Choices(adopt=tokens(wanted[:2])))
+    assert last.value.offers == (("adopt", "66666666@2"), ("new", "66666666@2"))
+
+
+def test_records_that_are_missing_because_a_copy_ran_are_told_with_the_place_of_the_copy() -> None:
+    copy = claimed(2, start="c0b1", place="/restored/orders/epochal")
+    store = memory(3, holder=copy)
+    found = observed(journal(0), store, committed=3, journal=PLACE)
+    with pytest.raises(JournalLost) as refused:
+        check_start(found, Choices())
+
+    assert "epoch 1 was checkpointed by Spark, but the journal has no record of it" in str(refused.value)
+    assert (
+        "Or a copy of the checkpoint ran: sink 'lake' was last claimed by generation 2 of the journal in "
+        f"/restored/orders/epochal, and this journal is in {PLACE}. Nothing was written"
+    ) in str(refused.value)
+
+
+def test_a_fault_that_no_choice_answers_does_not_hide_the_others() -> None:
+    """Parts were open when the target's journal was restored; and the other target has another stream's rows."""
+    opened = Staged(Handle(1, {}), 1, changes={"part": 1})
+    view = fold(
+        [
+            GenerationStarted(1, QUERY, 0, sinks=SINKS, start=START),
+            Prepared(0, 1, PROVES, {"lake": opened}),
+            Decided(0, 1),
+            Done(0, 1),
+        ]
+    )
+    other = Memory("archive", others={OTHER: 4})
+    found = Observed(lineage=QUERY, before=view, memories={"lake": memory(3), "files": other}, committed=0, after=view)
+    with pytest.raises(
+        Rewound, match=r"refused for 2 reasons(?s:.*)parts were open then(?s:.*)another stream, 99999999"
+    ):
+        check_start(found, Choices())

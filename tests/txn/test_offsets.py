@@ -194,6 +194,9 @@ class _Older:
     def committed(self) -> int:
         return -1
 
+    def committed_at(self, epoch: int) -> float | None:
+        return None
+
     def offsets(self, epoch: int) -> str | None:
         return self._plain
 

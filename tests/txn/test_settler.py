@@ -15,7 +15,7 @@ from epochal.txn.model import Attempt, Batch, Handle, Json, Outcome, Staged
 from epochal.txn.settler import Backoff, Settler
 from epochal.txn.view import View
 from tests.txn.keeping import Keeping
-from tests.txn.stream import QUERY, Rows, Stream
+from tests.txn.stream import QUERY, TAG, Rows, Stream
 
 PATIENCE = 30.0  # seconds until a test that waits for a thread gives up
 
@@ -164,8 +164,8 @@ def test_the_stream_is_held_while_a_store_is_away_for_staging(caplog: pytest.Log
     assert ran is BatchOutcome.STAGED
     assert rig.time.waits == [Backoff().after(n) for n in (1, 2, 3)]
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "commit held, the store does not answer",
-        "commit resumed",
+        f"stream {TAG} held",
+        f"stream {TAG} resumed",
     ]
 
 
@@ -301,15 +301,16 @@ def test_holding_is_told_once_loudly_then_quietly_and_its_end_again(caplog: pyte
 
     rig.settler.settle()
 
-    held = "commit held, the store does not answer: sink 'sink', epoch 0: ConnectionError: no route to host"
-    told = [(r.levelname, r.getMessage(), vars(r).get("held_seconds")) for r in caplog.records]
+    held = f"stream {TAG} held: epoch 0 cannot be committed to sink: ConnectionError: no route to host"
+    told = [(r.levelname, r.getMessage().partition(", ")[0], vars(r)["event"]) for r in caplog.records]
     assert told == [
-        ("WARNING", held, 0.0),
-        ("INFO", held, 1.0),
-        ("INFO", held, 3.0),
-        ("INFO", "epoch committed", None),
-        ("WARNING", "commit resumed", 7.0),
+        ("WARNING", held, "held"),
+        ("INFO", f"{held} (for 1 s", "held"),
+        ("INFO", f"{held} (for 3 s", "held"),
+        ("INFO", "epoch 0 committed to sink: 1 row", "committed"),
+        ("WARNING", f"stream {TAG} resumed: sink answers again after 7.0 s", "resumed"),
     ]
+    assert [vars(r)["tries"] for r in caplog.records if vars(r)["event"] in ("held", "resumed")] == [1, 2, 3, 3]
     assert vars(caplog.records[0])["sink"] == "sink"
 
 
@@ -399,7 +400,7 @@ def test_what_ends_the_thread_is_told_and_raised_by_the_next_batch(caplog: pytes
     with pytest.raises(DataLost, match="gone"):
         rig.run(1)
     assert [str(fault) for fault in rig.failures] == ["gone"]
-    assert ("epochal", logging.ERROR, "settling stopped: gone") in caplog.record_tuples
+    assert ("epochal", logging.ERROR, f"stream {TAG} stopped: DataLost: gone") in caplog.record_tuples
     settler.stop()
 
 
@@ -417,7 +418,8 @@ def test_an_error_that_is_none_of_ours_ends_the_thread_aloud(
     with pytest.raises(SettlingFailed, match=r"KeyError: 'nothing'. Decided epochs are safe: `epochal recover"):
         rig.run(1)
     assert [type(fault) for fault in rig.failures] == [SettlingFailed]
-    assert "settling stopped" in caplog.text
+    assert f"stream {TAG} stopped: SettlingFailed: settling stopped with an unexpected error: KeyError" in caplog.text
+    assert "Traceback" in caplog.text
     settler.stop()
 
 

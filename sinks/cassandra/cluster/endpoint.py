@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from epochal.sinks.config import checks, trust
 from epochal.sinks.config.declaring import CheckedOptions, Option, declarations, declared
 from epochal.sinks.config.options import Faults
-from epochal.txn.errors import Refused
+from epochal.txn.errors import SinkUnavailable
 
 USER, PASSWORD = "EPOCHAL_CASSANDRA_USER", "EPOCHAL_CASSANDRA_PASSWORD"  # names of variables
 TLS, CA_FILE = "EPOCHAL_CASSANDRA_TLS", "EPOCHAL_CASSANDRA_CA_FILE"
@@ -55,7 +55,7 @@ class Connection(CheckedOptions):
         Option(
             "or `EPOCHAL_CASSANDRA_USER`; see [secrets](#secrets)",
             expects="a text",
-            secret=True,
+            secret="login",
             shown_default="environment",
         ),
     ] = None
@@ -134,10 +134,10 @@ class Endpoint(Connection):
             return full
         if trust.distrusted(self.contact_points, self.port):
             if self.cert_file:
-                raise Refused(f"{self.place}: only the journal names its hosts. {self.how_to_trust()}")
+                raise SinkUnavailable(f"{self.place}: only the journal names its hosts. {self.how_to_trust()}")
             return replace(full, user=None, password=None, withheld=True)
         if user and not full.tls and os.environ.get(TLS, "").lower() != "off":
-            raise Refused(
+            raise SinkUnavailable(
                 f"{self.place}: the journal describes it without TLS, so the password would be sent in plain text. "
                 f"Nothing was sent. If the cluster has no TLS, set {TLS}=off. If it has, the journal was "
                 f"changed: set {CA_FILE}"

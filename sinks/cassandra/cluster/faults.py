@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
-from epochal.txn.errors import BadRows, Refused, StoreAway
+from epochal.txn.errors import BadRows, Refused, SinkUnavailable, StoreAway
 
 # Errors of TLS, which the driver reports as the text of a plain OSError.
 TRUST_FAULTS = {
@@ -94,7 +94,10 @@ def translated(fault: Exception, what: str, endpoint: Endpoint | None = None) ->
     """The error as the coordinator expects it: StoreAway to try again, Refused to stop; advice needs the endpoint."""
     hint = advice(fault, endpoint) if endpoint is not None else ""
     text = f"{what}: {brief(fault)}" + (f"; {hint}" if hint else "")
-    return StoreAway(text) if is_away(fault) else Refused(text)
+    if is_away(fault):
+        return StoreAway(text)
+    # A driver has its own settings: what stops a command that knows only the journal need not stop a start.
+    return SinkUnavailable(text) if endpoint is not None and endpoint.from_journal else Refused(text)
 
 
 @contextmanager

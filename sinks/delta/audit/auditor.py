@@ -18,7 +18,7 @@ from epochal.sinks.delta.commit import Committer, Table, last_epoch
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table import log
 from epochal.sinks.storage.hadoop import session_for
-from epochal.txn.audit import Difference, Scope, StoreReport
+from epochal.txn.audit import ROWS_NOT_READ, Difference, Scope, StoreReport
 from epochal.txn.audit_comparison import row_difference
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
@@ -60,7 +60,7 @@ class Auditor:
             return self._found(landed, seen_from)
         self._check_files(table, history)
         if scope.fast:
-            self._unproven.append("rows were not read")
+            self._unproven.append(ROWS_NOT_READ)
             return self._found(landed, seen_from)
         try:
             spark = self.committer.spark(session_for(self.layout.target))

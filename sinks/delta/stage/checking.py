@@ -23,7 +23,10 @@ def option_faults(
     for option, names in (("keys", keys), ("order_by", order_by), ("drop", drop)):
         for name in names:
             if name not in rows.columns:
-                faults.append(f"{option}: {name!r} is not in the frame{nearest(name, rows.columns)}")
+                faults.append(
+                    f"{option}: {name!r} is not in the frame, which has {', '.join(rows.columns)}"
+                    f"{nearest(name, rows.columns)}"
+                )
             elif option != "drop" and isinstance(kind := rows.schema[name].dataType, t.MapType | t.VariantType):
                 faults.append(f"{option}: {name!r} is {kind.simpleString()}, which cannot be compared")
     if delete_when is not None:

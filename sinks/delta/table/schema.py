@@ -39,8 +39,8 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
                 )
         elif is_filled(field):
             faults.append(f"{name}: Delta generates its values; leave it out of the frame")
-        elif bare(field["type"]) != bare(has[name]["type"]):
-            faults.append(f"{name}: {spell(has[name]['type'])} in the frame, {spell(field['type'])} in the table")
+        else:
+            faults += _differences(name, bare(has[name]["type"]), bare(field["type"]))
     for name, field in has.items():
         if name in wants:
             continue
@@ -51,6 +51,26 @@ def fit(table: Schema, frame: Schema, *, add_columns: bool) -> Fit:
         if field["type"] == "void":
             faults.append(f"{name}: it has no type (all its values are null); cast it")
     return Fit(tuple(faults), tuple(new))
+
+
+def _differences(name: str, frame: Any, table: Any) -> list[str]:
+    """Where two types differ, each place by its name: `address.zip`, `items.element.price`."""
+    if frame == table:
+        return []
+    kinds = {one["type"] if isinstance(one, dict) else one for one in (frame, table)}
+    if kinds == {"struct"}:
+        has, wants = ({field["name"]: field["type"] for field in one["fields"]} for one in (frame, table))
+        found = [f"{name}.{inner}: the table has it, the frame does not" for inner in wants if inner not in has]
+        found += [f"{name}.{inner}: not in the table{nearest(inner, wants)}" for inner in has if inner not in wants]
+        for inner in wants:
+            found += _differences(f"{name}.{inner}", has[inner], wants[inner]) if inner in has else []
+        return found or [f"{name}: its fields are in another order in the table: {', '.join(wants)}"]
+    if kinds == {"array"}:
+        return _differences(f"{name}.element", frame["elementType"], table["elementType"])
+    if kinds == {"map"}:
+        keys = _differences(f"{name}.key", frame["keyType"], table["keyType"])
+        return keys + _differences(f"{name}.value", frame["valueType"], table["valueType"])
+    return [f"{name}: {spell(frame)} in the frame, {spell(table)} in the table"]
 
 
 def is_filled(field: Mapping[str, Any]) -> bool:
@@ -112,14 +132,18 @@ def creation_faults(schema: Schema, partition_by: Sequence[str]) -> list[str]:
         for name in names
         if SPECIAL & {*name}
     ]
-    faults += [f"partition_by: {name!r} is not in the frame" for name in partition_by if name not in kinds]
+    faults += [
+        f"partition_by: {name!r} is not in the frame, which has {', '.join(names)}{nearest(name, names)}"
+        for name in partition_by
+        if name not in kinds
+    ]
     faults += [
         f"partition_by: {name!r} is {spell(kinds[name])}, a partition needs a plain value"
         for name in partition_by
         if name in kinds and (not isinstance(kinds[name], str) or kinds[name] in ("binary", "variant"))
     ]
     if names and set(names) <= set(partition_by):
-        faults.append("partition_by: at least one column must not be in it")
+        faults.append(f"partition_by: at least one of the columns {', '.join(names)} must not be in it")
     lower = [name.lower() for name in names]
     faults += [f"{name!r}: two columns differ in case only" for name in names if lower.count(name.lower()) > 1]
     return faults

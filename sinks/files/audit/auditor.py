@@ -20,7 +20,7 @@ from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.files.state import open_parts_of
 from epochal.sinks.spark import digests
 from epochal.sinks.storage.hadoop import session_for
-from epochal.txn.audit import Difference, Scope, StoreReport
+from epochal.txn.audit import ROWS_NOT_READ, Difference, Scope, StoreReport
 from epochal.txn.files import Entry, Files, join
 from epochal.txn.model import lineage_tag
 from epochal.txn.row_digests import RowDigest, total
@@ -71,7 +71,7 @@ class Auditor:
         epochs: dict[int, RowDigest] = {}
         whole: RowDigest | None = None
         if scope.fast:
-            self._unproven.append("rows were not read")
+            self._unproven.append(ROWS_NOT_READ)
         else:
             row_digests = self._row_digests(scope, good, recorded, {entry.header for entry in own if entry.header})
             if len(row_digests) == len(listed) + len(pieces):

@@ -1,8 +1,9 @@
-"""Merges changes to orders into a Delta table and archives them as files, both in the same epoch.
+"""Merges a feed of changes into a Delta table and archives the changes, both in the same epoch.
 
-    python examples/orders_to_delta.py [FOLDER]
+    python examples/change_feed_to_upserts.py [FOLDER]
 
-Kill it at any time and run it again: the table and the archive end at the same whole epoch.
+Of several changes of a key the last by `order_by` wins, and a change that `delete_when` matches deletes its key. Kill
+it at any time and run it again: the table and the archive end at the same whole epoch.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ def main(folder: Path) -> None:
     spark = epochal.session("orders")
     changes = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "changes"))
 
-    writer = EpochWriter(
-        DeltaSink(
-            str(folder / "lake"),
-            mode="upsert",
-            keys=["order_id"],
-            order_by=["changed_at"],
-            delete_when="status = 'cancelled'",
-        ),
-        RollingFileSink(str(folder / "archive-of-changes"), format="json"),
+    table = DeltaSink(
+        str(folder / "lake"),
+        mode="upsert",
+        keys=["order_id"],
+        order_by=["changed_at"],
+        delete_when="status = 'cancelled'",
     )
+    writer = EpochWriter(table, RollingFileSink(str(folder / "archive-of-changes"), format="json"))
     query = writer.start(
         changes.writeStream.trigger(availableNow=True).option("checkpointLocation", str(folder / "delta-checkpoint"))
     )
@@ -41,7 +40,6 @@ def main(folder: Path) -> None:
 
     for row in spark.read.format("delta").load(str(folder / "lake")).groupBy("status").count().sort("status").collect():
         print(f"{row['status']}: {row['count']} orders")
-    spark.stop()
 
 
 def put_sample_changes(folder: Path) -> None:

@@ -1,9 +1,9 @@
 """Archives orders that arrive as JSON files by day, every order exactly once.
 
-    python examples/orders_to_files.py [FOLDER]
+    python examples/quickstart.py [FOLDER]
 
 Kill it at any time, put more files into FOLDER/incoming, and run it again: no order is lost or doubled.
-`epochal status FOLDER/checkpoint` shows its state.
+`epochal status FOLDER/checkpoint` shows its state. docs/quickstart.md goes through it step by step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ def main(folder: Path) -> None:
 
     archived = epochal.published(str(folder / "archive"))
     print(f"{sum(epoch.rows for epoch in archived)} orders in {len(archived)} epochs")
-    spark.stop()
 
 
 def put_sample_orders(incoming: Path) -> None:

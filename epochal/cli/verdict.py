@@ -1,0 +1,216 @@
+"""How a stream stands, in one sentence, with the one command that helps and an exit code. Pure: facts in, verdict out.
+
+The most urgent fact comes first: a start would be refused, the driver is dead, the stream is held, a store cannot be
+reached. ``docs/operations.md`` has the sentences and what to do as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from epochal.cli import exit_codes
+from epochal.cli.text import lasting, listed
+from epochal.txn.live import LiveHeld, LiveRefusal, LiveState
+from epochal.txn.liveness import DriverStatus, Liveness
+
+
+class Standing(Enum):
+    """How a stream stands."""
+
+    RUNNING = "running"
+    HELD = "held"
+    STOPPED = "stopped"  # the query has ended; nothing is lost by waiting
+    FAILED = "failed"  # the driver stopped by an error
+    DEAD = "dead"
+    UNKNOWN = "unknown"  # nothing tells whether a driver runs
+    REFUSED = "refused"  # a start would be refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the verdict depends on."""
+
+    driver: DriverStatus
+    now: float
+    recover: str  # the command that finishes what is decided
+    done: int = -1  # the last epoch that is visible everywhere
+    committed: int = -1  # the last epoch that Spark has checkpointed
+    unsettled: tuple[int, ...] = ()  # epochs that are decided and not done
+    missing_in: tuple[str, ...] = ()  # the sinks that do not show them
+    in_doubt: tuple[int, ...] = ()  # epochs that are prepared and wait for Spark's commits/N
+    under_way: int | None = None  # the epoch that Spark has begun and nobody has prepared
+    staging: bool = False  # of that epoch: a sink has begun to stage it
+    refusal: str = ""  # why a start would be refused
+    unreachable: Mapping[str, str] = field(default_factory=dict)  # sink -> error
+    not_here: Mapping[str, str] = field(default_factory=dict)  # sink -> why this process cannot ask it
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer."""
+
+    standing: Standing
+    text: str
+    code: int
+    command: str | None = None  # the one to run, if one helps
+
+    @property
+    def line(self) -> str:
+        """The first line of `epochal status`."""
+        return f"{self.text}. Run `{self.command}`" if self.command else self.text
+
+
+def judge(facts: Facts) -> Verdict:
+    """How the stream stands."""
+    verdict = _standing(facts)
+    unasked = [f"sink {sink!r} cannot be reached from here: {why}" for sink, why in facts.unreachable.items()]
+    unasked += [f"sink {sink!r} was not checked: {why}" for sink, why in facts.not_here.items()]
+    if not unasked or verdict.standing in (Standing.REFUSED, Standing.HELD):
+        return verdict
+    code = verdict.code if verdict.code != exit_codes.WELL else exit_codes.UNREACHABLE
+    return Verdict(verdict.standing, f"{verdict.text}; {'; '.join(unasked)}", code, verdict.command)
+
+
+def _standing(facts: Facts) -> Verdict:
+    driver = facts.driver
+    if facts.refusal:
+        runs = f"the driver ({driver.name}) is alive, but " if driver.liveness is Liveness.ALIVE else ""
+        text = f"REFUSED: {runs}a start would be refused: {facts.refusal}"
+        return Verdict(Standing.REFUSED, text, exit_codes.REFUSED)
+    match driver.liveness:
+        case Liveness.ALIVE:
+            return _running(facts)
+        case Liveness.DEAD | Liveness.SILENT:
+            return _dead(facts)
+        case Liveness.ENDED | Liveness.NONE:
+            return _stopped(facts)
+        case _:
+            return _unknown(facts)
+
+
+def _running(facts: Facts) -> Verdict:
+    driver, live = facts.driver, facts.driver.live
+    if driver.is_stuck:
+        text = (
+            f"HELD: the driver ({driver.name}) is alive but has not reported for {lasting(driver.heartbeat or 0.0)}; "
+            f"{_shown(facts)}. It is suspended or stuck, or cannot write beside its journal: look at its log"
+        )
+        return Verdict(Standing.HELD, text, exit_codes.UNSETTLED)
+    if live is not None and live.held is not None:
+        return _held(facts, live.held)
+    if facts.unsettled and live is None:
+        text = (
+            f"unsettled: {_not_visible(facts)}. The driver ({driver.name}) is alive and finishes "
+            f"{_them(facts.unsettled)}"
+        )
+        return Verdict(Standing.HELD, text, exit_codes.UNSETTLED)
+    doing = ""
+    if facts.unsettled:
+        doing = f", epoch {listed(facts.unsettled)} is being committed"
+    elif facts.in_doubt:
+        doing = f", epoch {listed(facts.in_doubt)} waits for Spark's checkpoint"
+    elif facts.under_way is not None:
+        staging = facts.staging or (live is not None and live.state is LiveState.STAGING)
+        doing = f", epoch {facts.under_way} is {'being staged' if staging else 'under way'}"
+    return Verdict(
+        Standing.RUNNING, f"running: {_shown(facts)}{doing}; the driver ({driver.name}) is alive", exit_codes.WELL
+    )
+
+
+def _held(facts: Facts, held: LiveHeld) -> Verdict:
+    since = lasting(max(0.0, facts.now - held.since))
+    if held.sink == "journal":
+        what = f"HELD: the journal has not answered for {since}: {held.reason}"
+        advice = "Bring its file system back"
+    elif held.step != "stage" and facts.unsettled:
+        what = f"HELD: sink {held.sink!r} has not shown {_epochs(facts.unsettled)} for {since}: {held.reason}"
+        advice = "Start the store"
+    else:
+        epoch = "an epoch" if held.epoch is None else f"epoch {held.epoch}"
+        what = f"HELD: sink {held.sink!r} has not taken {epoch} for {since}: {held.reason}"
+        advice = "Start the store"
+    retries = f"{advice}; the driver ({facts.driver.name}) retries by itself"
+    return Verdict(Standing.HELD, f"{what.rstrip('.')}. {retries}", exit_codes.UNSETTLED)
+
+
+def _dead(facts: Facts) -> Verdict:
+    driver = facts.driver
+    who = f"driver dead ({driver.name})"
+    if driver.liveness is Liveness.SILENT:
+        who = f"driver dead, it seems ({driver.name} has not reported for {lasting(driver.heartbeat or 0.0)})"
+    if facts.unsettled:
+        return Verdict(Standing.DEAD, f"{who}: {_not_visible(facts)}", exit_codes.DEAD, facts.recover)
+    lost = _to_be_replayed(facts)
+    text = f"{who}: {lost or f'{_shown(facts)}'}. Start the query again"
+    return Verdict(Standing.DEAD, text, exit_codes.DEAD)
+
+
+def _stopped(facts: Facts) -> Verdict:
+    driver = facts.driver
+    who = "stopped" if driver.liveness is Liveness.ENDED else "stopped by a command (`epochal roll` or `gc --fence`)"
+    refused = driver.live.refused if driver.live is not None else None
+    if facts.unsettled:
+        who += _because(refused)
+        return Verdict(Standing.STOPPED, f"{who}: {_not_visible(facts)}", exit_codes.UNSETTLED, facts.recover)
+    if refused is not None:
+        later = _to_be_replayed(facts)
+        text = f"STOPPED{_because(refused)}. {_capital(later or _shown(facts))}"
+        return Verdict(Standing.FAILED, text, exit_codes.REFUSED)
+    later = _to_be_replayed(facts)
+    if later:
+        return Verdict(Standing.STOPPED, f"{who} and settled: {_shown(facts)}; {later}", exit_codes.WELL)
+    return Verdict(Standing.STOPPED, f"{who} and settled: {_shown(facts)}; nothing to do", exit_codes.WELL)
+
+
+def _unknown(facts: Facts) -> Verdict:
+    who = f"nothing tells from here whether the driver ({facts.driver.name}) runs: it writes no live file"
+    if facts.unsettled:
+        text = f"unsettled: {_not_visible(facts)}; {who}. If none runs, finish {_them(facts.unsettled)}"
+        return Verdict(Standing.UNKNOWN, text, exit_codes.UNSETTLED, facts.recover)
+    later = _to_be_replayed(facts)
+    return Verdict(Standing.UNKNOWN, f"settled: {_shown(facts)}{f'; {later}' if later else ''}; {who}", exit_codes.WELL)
+
+
+def _to_be_replayed(facts: Facts) -> str:
+    """What becomes of an epoch that was under way; empty if there is none."""
+    if facts.in_doubt:
+        return (
+            f"epoch {listed(facts.in_doubt)} is in doubt (staged, but not in Spark's commits/): the next start "
+            "replays or finishes it"
+        )
+    if facts.under_way is None:
+        return ""
+    how = "being staged" if facts.staging else "under way"
+    return f"epoch {facts.under_way} was {how}; the next start replays it"
+
+
+def _because(refused: LiveRefusal | None) -> str:
+    if refused is None:
+        return ""
+    return f" by {refused.error}: {refused.reason.rstrip('.')}"
+
+
+def _not_visible(facts: Facts) -> str:
+    are = "is" if len(facts.unsettled) == 1 else "are"
+    if not facts.missing_in:
+        return f"{_epochs(facts.unsettled)} {are} visible in every sink but not recorded as done"
+    how = "checkpointed" if max(facts.unsettled) <= facts.committed else "decided"
+    return f"{_epochs(facts.unsettled)} {are} {how} but not visible in {', '.join(map(repr, facts.missing_in))}"
+
+
+def _epochs(numbers: Sequence[int]) -> str:
+    return f"epoch{'' if len(numbers) == 1 else 's'} {listed(numbers)}"
+
+
+def _them(numbers: Sequence[int]) -> str:
+    return "it" if len(numbers) == 1 else "them"
+
+
+def _shown(facts: Facts) -> str:
+    return f"epoch {facts.done} is visible everywhere" if facts.done >= 0 else "no epoch is visible yet"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

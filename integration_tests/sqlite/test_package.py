@@ -1,0 +1,108 @@
+"""A sink of another package, `examples/sqlite-sink`: its wheel is built and installed as a user would install it.
+
+It is found by its entry point, passes the contract suite, recovers from a kill, and a wrong one fails the suite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "examples" / "sqlite-sink"
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The variables of a process that has the package installed beside epochal."""
+    home = tmp_path_factory.mktemp("package")
+    shutil.copytree(PACKAGE, home / "source")  # building leaves nothing in the repository
+    (wheel,) = WheelBuilder(str(home / "source")).build(directory=str(home), versions=["standard"])
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--target", str(home / "site"), wheel], check=True)
+    return {**os.environ, "PYTHONPATH": f"{home / 'site'}{os.pathsep}{ROOT}"}
+
+
+def run(installed: dict[str, str], folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**installed, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        start_new_session=True,  # so that a kill takes the JVM too
+    )
+
+
+def command(installed: dict[str, str], folder: Path, name: str) -> Any:
+    done = run(installed, folder, "-m", "epochal.cli", name, str(folder / "out" / "checkpoint"), "--json")
+    assert done.stdout, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def orders_in(folder: Path) -> list[int]:
+    with closing(sqlite3.connect(folder / "out" / "shop.db")) as db:
+        return sorted(number for (number,) in db.execute("SELECT order_id FROM orders"))
+
+
+def test_a_stream_configured_by_settings_is_killed_and_recovered(installed: dict[str, str], tmp_path: Path) -> None:
+    script = str(PACKAGE / "orders_to_sqlite.py")
+    killed = run(installed, tmp_path, script, "out", EPOCHAL_FAILPOINTS="before-insert=kill@2")
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
+    before = command(installed, tmp_path, "status")
+    assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [("shop", "sqlite", 0)]
+    assert [(held["epoch"], held["sinks"]) for held in before["held"]] == [(1, {"shop": "waiting"})]
+    assert orders_in(tmp_path) == [*range(100)]
+
+    recovered = command(installed, tmp_path, "recover")
+    assert [(commit["epoch"], commit["outcome"]) for commit in recovered["commits"]] == [(1, "committed")]
+    assert orders_in(tmp_path) == [*range(200)]
+    assert command(installed, tmp_path, "status")["leftovers"] == []
+
+
+def failed_tests(report: Path) -> dict[str, set[str]]:
+    """The tests that failed, by their class; an empty set for a class of which all passed."""
+    failed: dict[str, set[str]] = defaultdict(set)
+    for case in ElementTree.parse(report).iter("testcase"):
+        found = failed[case.attrib["classname"].rpartition(".")[2]]
+        if case.find("failure") is not None or case.find("error") is not None:
+            found.add(re.sub(r"\[.*", "", case.attrib["name"]))
+    return failed
+
+
+def test_the_sink_passes_the_contract_and_a_wrong_one_fails_it_in_the_right_test(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    """In one process: the good sink bare and behind a wrapper, the wrong ones bare."""
+    for file in (PACKAGE / "tests" / "test_contract.py", Path(__file__).with_name("wrong_sinks.py")):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\n")
+    options = ["--junitxml=report.xml", "-q", "-p", "no:cacheprovider", "-k", "TestSqlite or bare"]
+    done = run(installed, tmp_path, "-m", "pytest", *options, "test_contract.py", "wrong_sinks.py")
+    failed = failed_tests(tmp_path / "report.xml")
+
+    assert failed.pop("TestSqlite") == set(), done.stdout[-3000:]
+    assert failed == {
+        "TestCommitsAtStage": set(),
+        "TestForgetsTheEpoch": set(),
+        "TestTrustsTheStore": {"test_staged_data_that_is_lost_is_an_error_and_not_a_commit"},
+    }

@@ -1,0 +1,54 @@
+"""From Spark's error to ours: which error of this process ended a query.
+
+An error in foreachBatch travels through the JVM and comes back as a text inside a StreamingQueryException. The error
+itself stays here, under the id of the run, which the exception names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from epochal.txn.errors import EpochalError
+
+KEPT = 20  # runs
+_RUN = re.compile(r"runId = ([0-9a-f-]{36})")
+
+_errors: OrderedDict[str, EpochalError] = OrderedDict()
+
+
+def record(run_id: str | None, fault: EpochalError) -> None:
+    """Keep the error that ends a run."""
+    if run_id is None:
+        return
+    _errors[run_id] = fault
+    while len(_errors) > KEPT:
+        _errors.popitem(last=False)
+
+
+def cause_of(exception: BaseException | None) -> EpochalError | None:
+    """The error of epochal's that ended a query, from the exception that Spark raised for it; None if there is none::
+
+        query = orders.writeStream.foreachBatch(writer).option("checkpointLocation", "checkpoints/orders").start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as fault:
+            raise epochal.cause_of(fault) or fault from fault
+
+    It works in the process that ran the query. `EpochWriter.start` needs no such thing: its handle raises the error.
+    """
+    for one in _chain(exception):
+        if isinstance(one, EpochalError):
+            return one
+        if found := _RUN.search(str(one)):
+            return _errors.get(found[1])
+    return None
+
+
+def _chain(exception: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while exception is not None and id(exception) not in seen:
+        seen.add(id(exception))
+        yield exception
+        exception = exception.__cause__ or exception.__context__
