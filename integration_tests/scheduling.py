@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_SERVER = ("cassandra", "hdfs", "kafka")
+ONE_SERVER = ("cassandra", "connect", "hdfs", "kafka")
 BESIDE = {"test_extras.py": "cassandra"}  # they use that server too
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
     "cassandra",
     "hdfs",
     "kafka",
+    "connect",
     "spark/test_rolling_kills.py",
     "spark/test_kill_chain.py",
     "delta/test_audit.py",

@@ -39,6 +39,11 @@ class DeadLetters(Wrapper["DataFrame"]):
             return []  # the frame does not fit the other sink, which reports it itself
         return self.inner.check_frame(rejected)
 
+    def connect_faults(self) -> list[str]:
+        """What keeps the sink of the letters from Spark Connect; one that does not say is not known to work there."""
+        check = getattr(self.inner, "connect_faults", None)
+        return ["it is not known to work on Spark Connect"] if check is None else list(check())
+
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         """Stage the rows that the other sink rejects, of all that there are."""
         from pyspark.sql import Observation

@@ -28,27 +28,33 @@ def check_all(checks: Iterable[Callable[[], None]]) -> None:
         raise all_in_one(refused)
 
 
-def reserved_columns(frame: DataFrame) -> list[str]:
+def reserved_columns(columns: Iterable[str]) -> list[str]:
     """What is wrong with a frame's columns for every sink."""
     return [
         f"column {name!r}: names that begin with {RESERVED} are reserved. Rename it"
-        for name in frame.columns
+        for name in columns
         if name.lower().startswith(RESERVED)
     ]
 
 
+def check_names(columns: Iterable[str]) -> None:
+    """Refuse columns that no sink can store."""
+    _refuse([f"\n  - {fault}" for fault in reserved_columns(columns)])
+
+
 def check_frame(sinks: Sequence[Participant[DataFrame]], frame: DataFrame) -> None:
     """Refuse a frame that a sink cannot store."""
-    found = [f"\n  - {fault}" for fault in reserved_columns(frame)]
+    found = [f"\n  - {fault}" for fault in reserved_columns(frame.columns)]
 
     def check(sink: Participant[DataFrame]) -> None:
         found.extend(f"\n  - sink {sink.name!r}: {fault}" for fault in sink.check_frame(frame))
 
-    def report() -> None:
-        if found:
-            raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(found)}")
+    check_all([*(partial(check, sink) for sink in sinks), lambda: _refuse(found)])
 
-    check_all([*(partial(check, sink) for sink in sinks), report])
+
+def _refuse(faults: Sequence[str]) -> None:
+    if faults:
+        raise BadRows(f"the frame does not fit the sinks. Nothing was written:{''.join(faults)}")
 
 
 def check_output_mode(sinks: Sequence[Participant[DataFrame]], mode: str) -> None:

@@ -16,6 +16,7 @@ UNSETTLED = 1
 
 _lock = threading.Lock()
 _unsettled: dict[str, str] = {}  # checkpoint -> why its last epochs are not settled
+_at_once = threading.Event()
 
 
 def record_unsettled(checkpoint: str, why: str) -> None:
@@ -30,6 +31,14 @@ def clear(checkpoint: str) -> None:
         _unsettled.pop(checkpoint, None)
 
 
+def leave_at_once() -> None:
+    """Let the process end as soon as it has settled, without the handlers of others.
+
+    Those of Spark Connect's client call a server for ten minutes that may have died.
+    """
+    _at_once.set()
+
+
 def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) -> None:
     """Print what is unsettled, and make the process exit with 1. Called by atexit."""
     with _lock:
@@ -38,6 +47,10 @@ def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) 
         sys.stderr.write(
             f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n"
         )
+    if _at_once.is_set():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(UNSETTLED if unsettled else 0)
     if unsettled and getattr(sys, "last_type", None) is None:  # an exception has set its own exit code
         # An atexit handler cannot change the exit code, and os._exit in one would skip the other handlers. The
         # attributes of `sys` are deleted after all handlers have run and the streams are flushed.

@@ -12,17 +12,24 @@ from epochal.txn.errors import Refused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JARS = JarSet(
-    title="Kafka's source",
-    size="7 MB",
+OTHERS = "org.scala-lang*:*,com.*:*,org.lz4:*,at.*:*,org.xerial*:*,org.slf4j:*,org.apache.spark:spark-tags_2.13"
+SOURCE = JarSet(
+    title="Spark's Kafka source",
+    size="10 MB",
     packages=(
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        # The newest that could be fetched where this was tried. It only knows what to do with delegation tokens.
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        "org.apache.kafka:kafka-clients:3.9.2",  # with which 4.2.0 of the source is built
+        "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ),
-    excluded="org.scala-lang*:*,com.*:*,org.lz4:*,at.*:*,org.xerial*:*,org.slf4j:*,org.apache.spark:spark-tags_2.13",
+    excluded=f"{OTHERS},org.apache.spark:spark-token-provider-kafka-0-10_2.13",
+)
+# By itself: its 4.2.0, which the source asks for, could not be fetched where this was tried. The source only asks it for
+# delegation tokens.
+TOKENS = JarSet(
+    title="Kafka's token provider",
+    size="65 KB",
+    packages=("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
+    excluded=f"{OTHERS},org.apache.kafka:*",
 )
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -39,7 +46,7 @@ def kafka_settings(given: Mapping[str, str] | None = None) -> dict[str, str]:
     Your own jars stay in effect: those in `given`, else those of ``spark-defaults.conf``.
     """
     configured = {**spark_defaults(), **(given or {})}
-    jars = [*filter(None, configured.get("spark.jars", "").split(",")), *map(str, fetched(JARS))]
+    jars = [*filter(None, configured.get("spark.jars", "").split(",")), *map(str, [*fetched(SOURCE), *fetched(TOKENS)])]
     return {"spark.jars": ",".join(dict.fromkeys(jars))}
 
 

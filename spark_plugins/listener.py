@@ -7,13 +7,17 @@ nothing of a progress event. It only wakes the settler, which needs one listing 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("epochal")
 
 WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
@@ -42,11 +46,17 @@ class Listener:
         self._streams: Any = session.streams._jsqm
         self._streams.addListener(self._listener)
 
+    def expect(self, epoch: int) -> None:
+        """Nothing: Spark tells when an epoch is checkpointed."""
+
     def remove(self) -> None:
         """Stop listening. Idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            self._streams.removeListener(listener)
+            try:
+                self._streams.removeListener(listener)
+            except (Py4JError, OSError) as fault:  # the JVM is gone, and the listener with it
+                log.debug("listener not removed", extra={"error": repr(fault)})
 
 
 class _Events:

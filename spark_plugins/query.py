@@ -49,10 +49,10 @@ class EpochQuery:
         try:
             ended = self._query.awaitTermination(timeout)
         except StreamingQueryException as fault:
-            self._writer.ended(fault, self.run)
+            self._ended(fault)
             raise
         if timeout is None or ended:
-            self._writer.ended(None, self.run)
+            self._ended(None)
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  # Spark's name
@@ -60,9 +60,9 @@ class EpochQuery:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as fault:
-            self._writer.ended(fault, self.run)
+            self._ended(fault)
             raise
-        self._writer.settle()
+        self._settle()
 
     def exception(self) -> EpochalError | StreamingQueryException | None:
         """Why the query ended; None if it runs or ended well. An error of ours has Spark's as its cause."""
@@ -76,11 +76,11 @@ class EpochQuery:
     def stop(self) -> None:
         """Stop the query, then settle its finished epochs."""
         self.request_stop()
-        self._writer.ended(None, self.run)
+        self._ended(None)
 
     def request_stop(self) -> None:
         """Stop the query. Whoever waits in `awaitTermination` settles it."""
-        self._writer.stop_waiting()
+        self._stop_waiting()
         self._query.stop()
 
     @property
@@ -98,6 +98,16 @@ class EpochQuery:
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. Raises NotSettled if a store stays unreachable."""
         self._writer.settle(timeout)
+
+    def _settle(self) -> None:
+        self._writer.settle()
+
+    def _stop_waiting(self) -> None:
+        self._writer.stop_waiting()
+
+    def _ended(self, fault: StreamingQueryException | None) -> None:
+        """The query has ended: settle, and raise the error of this writer that ended it, if there is one."""
+        self._writer.ended(fault, self.run)
 
     def __enter__(self) -> EpochQuery:
         return self

@@ -14,16 +14,19 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from epochal._version import __version__
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.listener import Listener
 from epochal.spark_plugins.progress import Progress
+from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import EpochalError, FencedOut
+from epochal.txn.errors import EpochalError, FencedOut, NotSettled
 from epochal.txn.events import Observer, StreamRefused
 from epochal.txn.files import Files, join
 from epochal.txn.journal import Journal, scratch_beside
@@ -62,14 +65,15 @@ def coordinator_of(
     name: str | None = None,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
+    place = spark_path(checkpoint.path)  # it is resolved already
     return Coordinator(
-        journals=lambda incarnation: open_journal(checkpoint.path, journal, incarnation),
+        journals=lambda incarnation: open_journal(place, journal, incarnation),
         checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
         choices=choices,
         version=__version__,
-        scratch=scratch_beside(resolve(journal or join(checkpoint.path, "epochal"))[1]),
+        scratch=scratch_beside(resolve(journal or join(place, "epochal"))[1]),
         observers=observers,
         stream=stream_name(checkpoint.path, name),
     )
@@ -97,6 +101,7 @@ class Run:
         self._closed = False
         self._settled = False
         self._live_events = LiveObserver()
+        self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
         self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
@@ -121,12 +126,16 @@ class Run:
         self._settler.start()
         self._settler.wake()
         me = weakref.ref(self)
-        self._listener = Listener(
-            binding.session,
-            binding.run_id,
-            on_progress=self._settler.wake,
-            on_end=lambda fault: _retire_soon(me(), fault),
-        )
+        self._listener: Listener | CommitsWatch
+        if is_connect(binding.session):
+            self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
+        else:
+            self._listener = Listener(
+                binding.session,
+                binding.run_id,
+                on_progress=self._settler.wake,
+                on_end=lambda fault: _retire_soon(me(), fault),
+            )
         _runs.add(self)
 
     @property
@@ -147,8 +156,16 @@ class Run:
         coordinator = self._settler.coordinator
         coordinator.reporter.refused(coordinator.lineage, fault, epoch)
 
-    def failed(self, error: str, reason: str, epoch: int | None = None) -> None:
-        """Note in the live file why the query ended, if the error is not one that `refused` reports."""
+    def batch_failed(self, fault: Exception, reason: str, epoch: int) -> None:
+        """Remember an error in a batch. It counts if Spark says that the query has failed: it may have been stopped."""
+        self._fault = (fault, reason, epoch)
+
+    def failed(self, text: str) -> None:
+        """Spark says that the query has failed: write why into the live file, unless `refused` has."""
+        fault, reason, epoch = self._fault or (None, one_line(text), None)
+        if isinstance(fault, NotSettled):
+            return  # it was stopped while a store did not answer
+        error = "StreamingQueryException" if fault is None else type(fault).__name__
         coordinator = self._settler.coordinator
         self._live_events(
             StreamRefused(
@@ -164,6 +181,7 @@ class Run:
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)
+        self._listener.expect(epoch)
         if self._settler.coordinator.eager:
             self._settler.settle()
         return outcome
@@ -210,10 +228,11 @@ class Run:
     def halt(self) -> None:
         """Stop the query, then retire. A batch that is being staged would block the exit of the interpreter."""
         self.stop_waiting()
-        try:
-            self._stop_query()
-        except (Py4JError, OSError) as fault:
-            log.debug("query could not be stopped", extra={"error": repr(fault)})
+        if not is_connect(self.binding.session):  # there this process ends because the query has, or the server
+            try:
+                self._stop_query()
+            except (Py4JError, OSError) as fault:
+                log.debug("query could not be stopped", extra={"error": repr(fault)})
         self.retire()
 
     def _stop_query(self) -> None:
@@ -257,7 +276,7 @@ def _retire_soon(run: Run | None, fault: str | None) -> None:
     """Retire in a new thread: Spark's listener bus is shared and must not wait for a store."""
     if run is not None:
         if fault is not None:
-            run.failed("StreamingQueryException", one_line(fault))
+            run.failed(fault)
         threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Collection, Sequence
@@ -18,18 +19,24 @@ from epochal.sinks.config.declaring import Option, declarations, declared_option
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.texts import parse_names, parse_seconds
 from epochal.sinks.dead_letters import nested_dead_letters, with_dead_letters
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
 from epochal.spark_plugins.query import EpochQuery
+from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote.query import RemoteEpochQuery
+from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
-from epochal.txn.errors import EpochalError, NotSettled, OptionError, Refused, UnsupportedQuery
+from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import EpochalError, NotSettled, OptionError, Refused
 from epochal.txn.events import Observer
-from epochal.txn.files import join
+from epochal.txn.files import Files, join
 from epochal.txn.participant import Participant
 from epochal.txn.reporting import reporter, stream_name
 
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
+OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -177,12 +185,25 @@ class EpochWriter:
         self._observers = tuple(observers)
         self._metrics = metrics
         self.stream: str | None = None  # its name in Spark's settings, if it was made from them
+        self._remote: RemoteQuery | None = None  # the query, in the process of a Spark Connect server
+        self._forget()
+
+    def _forget(self) -> None:
+        """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
         self._knows_mode = False  # whether its output mode was checked too
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to the process of a Spark Connect server: the options, and which query it is."""
+        return {name: value for name, value in vars(self).items() if name not in OF_RUNS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
 
     def __repr__(self) -> str:
         return f"EpochWriter({', '.join(map(repr, self._sinks))}, commit={'eager' if self._eager else 'checkpoint'!r})"
@@ -201,7 +222,7 @@ class EpochWriter:
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         """Write one micro-batch. Called by Spark."""
         try:
-            run = self._run_of_batch(frame)
+            run = self._run_of_batch(frame, epoch)
             batch = (run.binding.run_id, epoch)
             if batch == self._written:
                 raise Refused(
@@ -218,14 +239,17 @@ class EpochWriter:
             if hasattr(frame.sparkSession, "_jsparkSession"):  # Spark Connect is refused, and has no runs here
                 causes.record(bindings.run_of_batch(frame.sparkSession), fault)
             self._report_refused(fault, epoch)
+            self._note_failure(fault, str(fault), epoch)
             log.debug("epoch refused", exc_info=fault)
             # Spark repeats the trace of what is raised here several times: keep it short.
             raise fault.with_traceback(None) from fault.__cause__
         except (OSError, Py4JError) as fault:
             # Spark logs a page of Python and Java traces; this is the line to look for.
             log.error("epoch not staged; the next start stages it again: %s", in_short(fault), extra={"epoch": epoch})
-            if self._run is not None:
-                self._run.failed(type(fault).__name__, in_short(fault), epoch)
+            self._note_failure(fault, in_short(fault), epoch)
+            raise
+        except Exception as fault:
+            self._note_failure(fault, one_line(str(fault)), epoch)
             raise
 
     def start(self, stream: DataStreamWriter) -> EpochQuery:
@@ -236,6 +260,8 @@ class EpochWriter:
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
             raise OptionError("EpochWriter.start", [f"takes frame.writeStream with its options, not a {kind}"])
+        if started.is_remote(stream):
+            return self._start_remote(stream)
         try:
             self._check_before(stream)
         except EpochalError as fault:
@@ -266,6 +292,25 @@ class EpochWriter:
             raise
         return handle
 
+    def _start_remote(self, stream: Any) -> EpochQuery:
+        """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
+        started.check_sinks(self._sinks)
+        started.check_observers(self._observers)
+        before_start.check_names(started.columns_of(stream))
+        session = started.session_of(stream)
+        remote = started.prepared(stream)
+        for sink in self._sinks:
+            sink.check_output_mode(remote.output_mode)
+        settling = ClientSettling(
+            session, remote.checkpoint, self._sinks, journal=self._journal, timeout=self._settle_timeout
+        )
+        if (place := settling.reach()) is not None:
+            self._coordinator(*place).check()
+            settling.recover(*place)
+        travelling = copy.copy(self)
+        travelling._remote = remote
+        return RemoteEpochQuery(started.start(stream, travelling), self, settling)
+
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed."""
         if self._run is not None:
@@ -284,7 +329,7 @@ class EpochWriter:
             self._run = None
         if run is not None:
             if fault is not None:
-                run.failed(type(fault).__name__, one_line(str(fault)))
+                run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
         if failure is not None and fault is not None:
@@ -297,20 +342,37 @@ class EpochWriter:
         else:
             reporter(self._observers, stream=self.stream or stream).refused("", fault, epoch)
 
+    def _note_failure(self, fault: Exception, reason: str, epoch: int) -> None:
+        if self._run is not None:
+            self._run.batch_failed(fault, reason, epoch)
+
     def _write(self, run: Run, frame: DataFrame, epoch: int) -> BatchOutcome:
         if not self._cache:
             return run.batch(epoch, frame)
         frame.persist()
         try:
-            return run.batch(epoch, frame)
-        finally:
-            frame.unpersist()
+            outcome = run.batch(epoch, frame)
+        except BaseException:
+            if is_connect(frame.sparkSession):
+                # The server may be dead, and its client would try for ten minutes; this process ends before.
+                threading.Thread(target=frame.unpersist, daemon=True).start()
+            else:
+                frame.unpersist()
+            raise
+        frame.unpersist()
+        return outcome
 
-    def _run_of_batch(self, frame: DataFrame) -> Run:
+    def _run_of_batch(self, frame: DataFrame, epoch: int) -> Run:
         session = frame.sparkSession
-        if not hasattr(session, "_jsparkSession"):
-            raise UnsupportedQuery("Spark Connect does not expose a query's checkpoint; use a classic SparkSession")
         run = self._run
+        if is_connect(session):
+            if run is not None:
+                return run  # the process lives as long as the query
+            binding = batches.bound(session, self._remote, epoch)
+            before_start.check_frame(self._sinks, frame)
+            run = self._run_of(binding)
+            batches.settle_when_stopped(run)
+            return run
         if run is not None and run.binding.run_id == bindings.run_of_batch(session):
             return run
         binding = bindings.of_batch(session)
@@ -332,6 +394,12 @@ class EpochWriter:
             ]
         )
 
+    def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
+        """The coordinator of a query on an existing or a new checkpoint, for checks."""
+        is_new = files.length(join(path, "metadata")) is None
+        checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
+        return coordinator_of(checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices)
+
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.
 
@@ -351,9 +419,7 @@ class EpochWriter:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
         files, path = resolve(location, spark)
         before_start.check_places(self._sinks, path)
-        is_new = files.length(join(path, "metadata")) is None
-        checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
-        coordinator_of(checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices).check()
+        self._coordinator(files, path).check()
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""

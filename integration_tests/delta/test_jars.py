@@ -1,4 +1,4 @@
-"""Delta's jars are fetched once, with nothing but Spark."""
+"""Jars for Spark are fetched once, with nothing but Spark."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal import Refused, delta_settings
-from epochal.spark_plugins import jars
+from epochal import Refused, delta_settings, kafka_settings
+from epochal.spark_plugins import jars, kafka
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +26,18 @@ def test_jars_are_fetched_into_an_empty_cache_and_found_there_afterwards(
     assert first == again
     assert {path.name for path in (tmp_path / "jars").iterdir()} == set(jars.DELTA.names)
     assert all(Path(jar).stat().st_size > 100_000 for jar in first["spark.jars"].split(","))
+
+
+@pytest.mark.matrix
+def test_those_of_kafkas_source_are_fetched_in_the_same_way_and_added_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path))
+    found = kafka_settings({"spark.jars": "/mine.jar"})["spark.jars"].split(",")
+
+    assert found[0] == "/mine.jar"
+    assert {Path(jar).name for jar in found[1:]} == {*kafka.SOURCE.names, *kafka.TOKENS.names}
+    assert all(Path(jar).stat().st_size > 50_000 for jar in found[1:])
 
 
 def test_jars_that_cannot_be_had_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

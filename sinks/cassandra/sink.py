@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from epochal.sinks.cassandra import audit
 from epochal.sinks.cassandra.cluster.connection import ClusterSession, connect
-from epochal.sinks.cassandra.cluster.endpoint import Endpoint
+from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
 from epochal.sinks.cassandra.cluster.faults import naming
 from epochal.sinks.cassandra.commit.committer import Committer
 from epochal.sinks.cassandra.handle import StagedEpoch
@@ -26,15 +26,16 @@ from epochal.sinks.cassandra.stage import frames
 from epochal.sinks.cassandra.stage.row_format import faults_of, row_format_for
 from epochal.sinks.cassandra.stage.writing import Stager
 from epochal.sinks.cassandra.table import Table, read
-from epochal.sinks.config.declaring import described
+from epochal.sinks.config.declaring import described, secrets_in
 from epochal.sinks.config.options import nearest
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import safe_name
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import Refused
-from epochal.txn.files import join
+from epochal.txn.files import is_local, join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 
 if TYPE_CHECKING:
@@ -117,6 +118,17 @@ class CassandraSink(CassandraOptions):
         with naming(self.name):
             return self._ledger().claims().holder(lineage)
 
+    def connect_faults(self) -> list[str]:
+        faults = []
+        if secrets := secrets_in(self.cluster):
+            faults.append(
+                f"{' and '.join(secrets)}: would be sent to the Spark Connect server with the query. Set {USER} and "
+                f"{PASSWORD} in the environment of the server instead"
+            )
+        if self.staging is not None and not is_local(self.staging):
+            faults.append(f"staging={self.staging!r}: must be on a local disk of the server")
+        return faults
+
     def check_output_mode(self, mode: str) -> None:
         adds = [name for name, how in self.total_columns.items() if how in ("sum", "count")]
         if mode == "complete" and adds:
@@ -156,6 +168,11 @@ class CassandraSink(CassandraOptions):
         attempt = batch.attempt
         with naming(self.name):
             files, home = self._place(batch.scratch)
+            if is_connect(batch.rows.sparkSession) and not is_local(home):
+                raise Refused(
+                    f"sink {self.name!r}: on Spark Connect rows are staged on a local disk of the server, not in "
+                    f"{home}. Nothing was written. Set staging='file:/...'"
+                )
             folder = join(home_of(home, attempt), "data")
             stager = self._stager(batch.rows)
             staged = stager.write(batch.rows, files, folder)

@@ -292,6 +292,15 @@ class SinkOptions(CheckedOptions):
 
     kind: ClassVar[str]  # what Spark settings and journals call this kind of sink
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The options alone: what a sink has resolved or connected to does not hold in another process."""
+        return {name: getattr(self, name) for name in declarations(type(self))}
+
+    def __setstate__(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
     def describe(self) -> dict[str, Json]:
         """The options that the journal records. Never a secret."""
         return {"type": self.kind, **described(self)}
@@ -315,6 +324,18 @@ class SinkOptions(CheckedOptions):
         if missing:
             raise OptionError(f"the journal's description of a {cls.kind} sink", missing)
         return restored(cls, description)
+
+
+def secrets_in(options: object) -> list[str]:
+    """The names of the secret options that are set, those of groups too."""
+    found = []
+    for one in declarations(type(options)).values():
+        value = getattr(options, one.name)
+        if one.option.secret and value is not None:
+            found.append(one.name)
+        elif one.group is not None and isinstance(value, one.group):
+            found += secrets_in(value)
+    return found
 
 
 def described(options: object) -> dict[str, Json]:

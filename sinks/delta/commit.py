@@ -20,6 +20,7 @@ from epochal.sinks.delta.table.log import last_part
 from epochal.sinks.delta.table.log import read as read_log
 from epochal.sinks.delta.table.native import CommitConflict, NativeTable, Unreadable
 from epochal.sinks.delta.table.schema import fit
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import commit_checks, failpoints
@@ -73,9 +74,26 @@ class Committer:
                 f"sink {self._name!r}: {self._layout.target} needs Delta's own code, and so a Spark session, and none "
                 "is running. Start the query, or an epochal.session() first"
             )
+        if is_connect(running):
+            raise Refused(
+                f"sink {self._name!r}: {self._layout.target} needs Delta's own code{self._why()}, and so a JVM, which "
+                "Spark Connect does not give. Use a classic SparkSession; what is decided is finished by `epochal "
+                "recover CHECKPOINT`"
+            )
         if self._spark is None or not self._spark.runs_in(running):
             self._spark = jvm.SparkTable(running, spark_path(self._layout.target))
         return self._spark
+
+    def _why(self) -> str:
+        """Why delta-rs does not do, as far as the table tells."""
+        if not is_local(self._layout.target):
+            return " (it is not on a local disk)"
+        try:
+            state = self._native.state()
+        except Unreadable as fault:
+            return f" ({fault})"
+        reason = None if state is None else why_not_native(state, "append")
+        return "" if reason is None else f" ({reason})"
 
     def commit(self, attempt: Attempt, epoch: StagedEpoch) -> Outcome:
         """Commit the epoch, unless the table has it."""

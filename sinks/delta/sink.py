@@ -110,6 +110,16 @@ class DeltaSink(DeltaOptions):
     def holder(self, lineage: str) -> Claim | None:
         return self._register.read().holder(lineage)
 
+    def connect_faults(self) -> list[str]:
+        faults = []
+        if self.mode == "upsert":
+            faults.append("mode='upsert': Delta's MERGE runs in Spark's JVM")
+        if self.evolve is not None:
+            faults.append(f"evolve={self.evolve!r}: columns are added by Delta's own code, in Spark's JVM")
+        if not is_local(self.path):
+            faults.append(f"{self.path}: tables that are not on local disks are committed to in Spark's JVM")
+        return faults
+
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete" and self.mode == "append":
             log.warning(

@@ -25,7 +25,7 @@ from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import completion, rolling
 from epochal.sinks.files.policies.completion import Complete, Marks
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
-from epochal.sinks.files.stage import checking, delta_tables
+from epochal.sinks.files.stage import checking, connecting, delta_tables
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
 from epochal.sinks.files.stage.writing import Stager
@@ -127,6 +127,9 @@ class RollingFileSink(FileOptions):
         check_writable(self.name, self._place()[1].target)
         self._columns = rows.schema
         return checking.faults(rows, self)
+
+    def connect_faults(self) -> list[str]:
+        return connecting.faults(self)
 
     def check_output_mode(self, mode: str) -> None:
         if mode == "complete":

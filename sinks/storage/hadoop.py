@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from epochal.sinks.storage import filesystems, hadoop_errors, java_code, webhdfs
+from epochal.sinks.storage import connect, filesystems, hadoop_errors, java_code, webhdfs
 from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss, SinkFiles
 from epochal.txn.errors import Refused
 from epochal.txn.files import TEMPORARY, Entry, is_local, local_path, temporary_file_vanished
@@ -218,13 +218,18 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[SinkFiles, st
     """The file operations for a path, and the path in full.
 
     A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session
-    it is local, and HDFS is reached by WebHDFS if EPOCHAL_WEBHDFS says where that is.
+    it is local, and HDFS is reached by WebHDFS if EPOCHAL_WEBHDFS says where that is. A Connect session tells what a
+    path is, and has no JVM to reach it with: then the path is local, or WebHDFS's.
     """
     if path.startswith("file:"):
         return LocalSinkFiles(), local_path(path)
     filesystems.check_known(path)
     session = spark or running_session()
-    if session is not None:
+    if connect.is_connect(session):
+        assert session is not None
+        path = connect.full_path(session, path)
+        connect.check_reachable(path)
+    elif session is not None:
         hadoop = HadoopFiles(session)
         full = hadoop.qualify(path)
         return (LocalSinkFiles(), local_path(full)) if is_local(full) else (hadoop, full)
@@ -257,4 +262,4 @@ def running_session() -> SparkSession | None:
     if module is None:
         return None
     session: SparkSession | None = module.SparkSession.getActiveSession() or module.SparkSession._instantiatedSession
-    return session
+    return session or connect.running_session()

@@ -72,7 +72,7 @@ def _check_frame(spark: SparkSession, stream: StreamDefinition, frame: DataFrame
     mode = stream.options.output_mode if stream.options is not None else None
     if mode is not None:
         frames.check_output_mode(spark, frame, mode, f"{stream.prefix}output_mode={mode}", report)
-    for fault in reserved_columns(frame):
+    for fault in reserved_columns(frame.columns):
         report.fault(fault)
     for sink in stream.writer.sinks if stream.writer is not None else ():
         with noting(report, ""):

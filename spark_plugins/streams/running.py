@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from epochal.sinks.storage.hadoop_errors import in_short
@@ -146,6 +146,8 @@ def reason(fault: Exception) -> str:
         return str(fault)
     if isinstance(fault, PySparkException):
         return f"{cause_in(str(fault)) or brief(fault)}. Spark's log has the whole trace"
+    if isinstance(fault, Py4JNetworkError | ConnectionError):
+        return f"Spark's JVM is gone ({type(fault).__name__}). Start it again: nothing is lost"
     return in_short(fault)
 
 

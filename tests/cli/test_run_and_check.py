@@ -88,7 +88,7 @@ def test_the_program_does_not_put_its_own_folder_on_the_path(
     )
     done = subprocess.run(
         [sys.executable, path, "none.toml"],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(path).parents[1]}"},
         capture_output=True,
         text=True,
         check=False,

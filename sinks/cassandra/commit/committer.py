@@ -14,6 +14,7 @@ from epochal.sinks.cassandra.layout import STREAMS, home_of
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.ledger_state import StreamState, maker_of
 from epochal.sinks.cassandra.table import identity, read
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import commit_checks, failpoints
@@ -159,7 +160,8 @@ class Committer:
             rows={name: rows for name, _, rows in epoch.files},
         )
         spark = running_session() if is_local(self.staging) else session_for(self.staging)
-        if spark is not None and spark.sparkContext._jsc is not None:
+        # On Spark Connect from this process: the password stays here, and the end of the session does not matter.
+        if spark is not None and not is_connect(spark) and spark.sparkContext._jsc is not None:
             jobs.run_in_spark(spark, job, files)
         else:
             jobs.run_here(job, {name: path.removeprefix("file:") for name, path in files.items()})

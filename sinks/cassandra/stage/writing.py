@@ -12,6 +12,7 @@ from epochal.sinks.cassandra.stage.rows import ERROR, RowFormat
 from epochal.sinks.cassandra.table import Table
 from epochal.sinks.spark import write_counts
 from epochal.sinks.spark.reasons import as_bad_rows
+from epochal.sinks.spark.sessions import parallelism
 from epochal.sinks.spark.values import quoted
 from epochal.sinks.storage.paths import spark_path
 from epochal.txn import failpoints
@@ -70,13 +71,13 @@ class Stager:
             if summed:
                 frame = frame.observe(extremes, *frames.extremes(summed))
             encoded = frames.encoded(self._sorted(frame), self.row_format)
-            wrote = write_counts.counted(rows.sparkSession, place, lambda: frames.write(encoded, place))
+            wrote = write_counts.written(encoded, place, lambda watched: frames.write(watched, place)).counts
         except PySparkException as fault:
             if (known := self._translated(fault)) is None:
                 raise
             raise known from fault
         failpoints.hit("after-write")
-        listed = frames.listed(files, folder) if wrote.rows else {}
+        listed = frames.listed(files, folder) if wrote.rows or not wrote.measured else {}
         complete = wrote.fits(listed.values())
         staged = frames.with_row_counts(rows.sparkSession, folder, listed) if complete else ()
         if not complete or wrote.rows != sum(count for _, _, count in staged):
@@ -123,7 +124,7 @@ class Stager:
         return frames.with_errors(self._sorted(rows), self.row_format)
 
     def _sorted(self, rows: DataFrame) -> DataFrame:
-        tasks = self.options.tuning.tasks or rows.sparkSession.sparkContext.defaultParallelism
+        tasks = self.options.tuning.tasks or parallelism(rows.sparkSession)
         return frames.by_key(frames.with_helper_columns(rows, self.options), self.row_format, tasks)
 
     def _translated(self, fault: PySparkException) -> Exception | None:

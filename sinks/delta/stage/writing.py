@@ -37,36 +37,37 @@ class Stager:
     ) -> tuple[RowDigest, list[StagedFile]]:
         """Let Spark write the staged files; the digest of their rows, and the files as the log will name them."""
         from pyspark.errors import PySparkException
-        from pyspark.sql import Observation
 
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         local = is_local(folder)
-        counter = Observation() if digest else None
         place = spark_path(folder)
         failpoints.hit("before-write")
         try:
             extra = frames.partition_columns(frame, state.partition_by) if native and state.partition_by else {}
             split = frame.withColumns(extra) if extra else frame
-            if counter is not None:
-                sums = digesting.measure(frame.schema, state.schema, state.partition_by).sums()
-                split = split.observe(counter, *sums)
-            writer = split.write.mode("overwrite")
-            if codec := state.properties.get("delta.parquet.compression.codec"):
-                writer = writer.option("compression", codec)
-            if extra:
-                writer = writer.partitionBy(*extra)
+            sums = digesting.measure(frame.schema, state.schema, state.partition_by).sums() if digest else None
+
+            def save(watched: DataFrame) -> None:
+                writer = watched.write.mode("overwrite")
+                if codec := state.properties.get("delta.parquet.compression.codec"):
+                    writer = writer.option("compression", codec)
+                if extra:
+                    writer = writer.partitionBy(*extra)
+                writer.parquet(place)
+
             with frames.written_plainly(frame.sparkSession):
-                wrote = write_counts.counted(frame.sparkSession, place, lambda: writer.parquet(place))
+                written = write_counts.written(split, place, save, sums)
         except PySparkException as fault:
             if (bad_rows := as_bad_rows(self._name, fault)) is None:
                 raise
             raise bad_rows from fault
         failpoints.hit("after-write")
+        wrote = written.counts
         names = [(e.name, e.length) for e in self._files.walk(folder) if _is_data(e.name)]
-        if not wrote.rows:
+        if not wrote.rows and wrote.measured:
             names = []  # Spark writes a file for an empty frame too
-        summed = RowDigest(wrote.rows) if counter is None else digests.row_digest(counter.get)
+        summed = digests.row_digest(written.sums) if digest else RowDigest(wrote.rows)
         whole = summed.rows == wrote.rows and wrote.fits(size for _, size in names)
         staged = self._listed(attempt, names)
         if whole and local:
@@ -74,9 +75,9 @@ class Stager:
             whole = count == wrote.rows
         if not whole:
             raise Refused(
-                f"sink {self._name!r}: of {wrote.files} files with {wrote.rows} rows of epoch {attempt.epoch} that "
-                f"Spark wrote to {home}, not all are there. Do the driver and the executors see the same file system? "
-                "Nothing of the epoch was written"
+                f"sink {self._name!r}: of {f'{wrote.files} files with ' if wrote.measured else ''}{wrote.rows} rows "
+                f"of epoch {attempt.epoch} that Spark wrote to {home}, not all are there. Do the driver and the "
+                "executors see the same file system? Nothing of the epoch was written"
             )
         return summed, staged
 

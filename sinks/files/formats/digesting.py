@@ -59,8 +59,8 @@ def measure(frame: DataFrame, format_: str, options: Mapping[str, str]) -> Measu
         return digests.of_lines(f.coalesce(columns[0].cast("string"), f.lit("")))
     if format_ == "json":
         is_pretty = any(key.lower() == "pretty" and value.lower() == "true" for key, value in options.items())
-        return digests.of_lines(f.to_json(f.struct(*columns), dict(options)), single=not is_pretty)
-    line = f.to_csv(f.struct(*columns), dict(options))
+        return digests.of_lines(f.to_json(f.struct(*columns), dict(options) or None), single=not is_pretty)
+    line = f.to_csv(f.struct(*columns), dict(options) or None)
     if len(columns) == 1:
         _check_single(frame.columns[0], options)
         line = f.when(columns[0].isNotNull(), line)

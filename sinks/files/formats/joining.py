@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.files.formats import avro
 from epochal.sinks.spark import write_counts
-from epochal.sinks.spark.sessions import for_many_files, set_for
+from epochal.sinks.spark.sessions import for_many_files, parallelism, set_for
 from epochal.sinks.spark.values import quoted
 from epochal.sinks.spark.write_counts import WriteCounts
 from epochal.sinks.storage.paths import spark_path
@@ -98,7 +98,7 @@ def _merge(
     frame = (reader if schema is None else reader.schema(schema)).load(paths)
     if len(groups) == 1:
         place = spark_path(join(folder, f"{GROUP}=0"))
-        return write_counts.counted(spark, place, lambda: writer(frame.coalesce(1)).save(place))
+        return write_counts.written(frame.coalesce(1), place, lambda watched: writer(watched).save(place)).counts
     tail = name_of if published else _tail
     numbered = [(tail(path), number) for number, group in enumerate(groups) for path in group]
     known: Any = spark.createDataFrame(numbered, f"_epochal_piece string, {GROUP} int")
@@ -106,14 +106,14 @@ def _merge(
 
     columns = frame.columns
     located = frame.withColumn("_epochal_piece", _name_column(frame) if published else _tail_column(frame))
-    tasks = min(len(groups), 2 * spark.sparkContext.defaultParallelism)
+    tasks = min(len(groups), 2 * parallelism(spark))
     whole = (
         located.join(f.broadcast(known), "_epochal_piece")
         .select(*map(quoted, columns), GROUP)
         .repartition(tasks, GROUP)
     )
     place = spark_path(folder)
-    return write_counts.counted(spark, place, lambda: writer(whole).partitionBy(GROUP).save(place))
+    return write_counts.written(whole, place, lambda watched: writer(watched).partitionBy(GROUP).save(place)).counts
 
 
 def merged_files(files: Files, folder: str) -> dict[int, list[Entry]]:
@@ -133,6 +133,8 @@ def row_counts(spark: SparkSession, format_: str, paths: Sequence[str]) -> list[
     if not paths:
         return []
     reader = spark.read.options(**STRICT).format("text" if format_ in BY_BYTES else source_of(format_))
+    if format_ in BY_BYTES:
+        reader = reader.option("lineSep", "\n")  # left alone, Spark takes a carriage return in a value for one too
     if format_ == "avro":  # none of its columns are needed, and Spark can write schemas that it cannot read
         reader = reader.schema(t.StructType())
     with set_for(spark, for_many_files(spark)):

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from epochal.sinks.files.formats import avro
 from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import buckets as bucketing
+from epochal.sinks.storage.connect import is_connect
 from epochal.txn.errors import BadRows
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def faults(frame: DataFrame, options: FileOptions) -> list[str]:
         written = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
     if not written.columns:
         return [*found, f"Spark cannot write this frame as {options.format}: it has only bucket columns"]
-    complaint = _complaint(written, options)
+    # On Spark Connect there is no JVM to ask: the first epoch shows whether it can write the frame.
+    complaint = None if is_connect(frame.sparkSession) else _complaint(written, options)
     return found if complaint is None else [*found, complaint]
 
 

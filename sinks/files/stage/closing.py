@@ -13,6 +13,7 @@ from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_
 from epochal.sinks.files.policies import rolling
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.spark import footers
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
@@ -91,7 +92,8 @@ class Closer:
         if len(sources) == 1:
             self._renames.append((sources[0][0], target, sources[0][1]))
         elif format_ in joining.MERGED:
-            if not (self._is_to_be_copied(part) and self._copy_groups(number, target, part, format_, spark)):
+            copies = self._is_to_be_copied(part) and not is_connect(spark)  # row groups are copied in Spark's JVM
+            if not (copies and self._copy_groups(number, target, part, format_, spark)):
                 self._to_merge.setdefault(part[0].shape, []).append((target, part))
         elif in_place and format_ in joining.BY_BYTES:
             self._joins.append(Concat(tuple(sources), target))
@@ -154,6 +156,9 @@ class Closer:
         found = joining.merged_files(self.files, self._path(folder))
         expected = rolling.rows_of(piece for _, part in parts for piece in part)
         whole = len(found) == len(parts) and wrote.fits(entry.length for group in found.values() for entry in group)
+        if whole and not wrote.measured:
+            paths = [self._path(f"{folder}/{entry.name}") for group in found.values() for entry in group]
+            whole = sum(joining.row_counts(spark, format_, paths)) == wrote.rows
         if not whole or expected not in (None, wrote.rows):
             raise Refused(
                 f"sink {self.sink!r}: the {'' if expected is None else f'{expected} '}rows of {len(parts)} parts that "

@@ -17,14 +17,14 @@ from epochal.sinks.files.policies.buckets import AnyBucket, folder_of
 from epochal.sinks.files.policies.rolling import Piece
 from epochal.sinks.spark import digests, footers, write_counts
 from epochal.sinks.spark.values import decode
-from epochal.sinks.spark.write_counts import WriteCounts
+from epochal.sinks.spark.write_counts import Written
+from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, OptionError, Refused
 from epochal.txn.files import Entry, is_local, join
 from epochal.txn.model import Attempt
-from epochal.txn.row_digests import RowDigest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -68,14 +68,21 @@ class Stager:
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
         failpoints.hit("before-write")
-        wrote, summed, shape, header = self._save(rows, folder)
+        wrote, shape, header = self._save(rows, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
-        if wrote.rows == 0:
-            found = []  # Spark writes a file for an empty frame too
-        whole = wrote.fits(entry.length for _, entry in found) and (summed is None or summed.rows == wrote.rows)
-        counts = self._read_footers(rows.sparkSession, folder, found) if whole else None
-        if not whole or (counts is not None and sum(counts) != wrote.rows):
+        counts = None
+        whole = wrote.counts.fits(entry.length for _, entry in found)
+        if not wrote.counts.measured:
+            counts = self._count(rows, folder, found)
+            whole = sum(counts) == self._expected(wrote, rows.columns, len(found))
+        if wrote.counts.rows == 0:
+            found, counts = [], None  # Spark writes a file for an empty frame too
+        if whole and counts is None:
+            counts = self._read_footers(rows.sparkSession, folder, found)
+            whole = counts is None or sum(counts) == wrote.counts.rows
+        summed = digests.row_digest(wrote.sums) if self._options.digest else None
+        if not whole or (summed is not None and summed.rows != wrote.counts.rows):
             raise Refused(
                 f"sink {self._options.name!r}: the rows of epoch {attempt.epoch} that Spark wrote to {home} are not "
                 "there, or not all of them. Do the driver and the executors see the same file system? Nothing of the "
@@ -83,7 +90,7 @@ class Stager:
             )
         self._files.sync_all([join(folder, entry.name) for _, entry in found], within=self._layout.target)
         digest = summed.digest if summed is not None else None
-        return WrittenFiles(found, wrote.rows, counts, shape, digest, header)
+        return WrittenFiles(found, wrote.counts.rows, counts, shape, digest, header)
 
     def pieces(self, spark: SparkSession, attempt: Attempt, written: WrittenFiles, clock: float) -> list[Piece]:
         """The written files as pieces of parts, with row counts if the rolling policy or a check needs them."""
@@ -125,10 +132,9 @@ class Stager:
             writer = writer.option("header", "false")  # once in a part, not in each piece
         return writer
 
-    def _save(self, rows: DataFrame, folder: str) -> tuple[WriteCounts, RowDigest | None, str, str | None]:
-        """Let Spark write; its counts, the digest if the option is set, the shape, and the header for audits."""
+    def _save(self, rows: DataFrame, folder: str) -> tuple[Written, str, str | None]:
+        """Let Spark write; its counts and sums, the shape, and the header for audits."""
         from pyspark.errors import AnalysisException, IllegalArgumentException
-        from pyspark.sql import Observation
 
         options = self._options
         try:
@@ -136,17 +142,20 @@ class Stager:
             frame = rows.withColumns(extra) if extra else rows
             if options.drops_bucket_columns and options.buckets:
                 frame = frame.drop(*(b for b in options.buckets if isinstance(b, str)))
-            counter = Observation() if options.digest else None
-            if counter is not None:
-                sums = digesting.measure(frame.drop(*extra), options.format, options.writer_options).sums()
-                frame = frame.observe(counter, *sums)
-            writer = self.writer(frame, options.format)
-            if extra:
-                writer = writer.partitionBy(*extra)
-            if options.most_rows is not None:
-                writer = writer.option("maxRecordsPerFile", options.most_rows)
             place = spark_path(folder)
-            wrote = write_counts.counted(rows.sparkSession, place, lambda: writer.save(place))
+
+            def save(watched: DataFrame) -> None:
+                writer = self.writer(watched, options.format)
+                if extra:
+                    writer = writer.partitionBy(*extra)
+                if options.most_rows is not None:
+                    writer = writer.option("maxRecordsPerFile", options.most_rows)
+                writer.save(place)
+
+            sums = None
+            if options.digest or (is_connect(rows.sparkSession) and options.format in digesting.LINES):
+                sums = digesting.measure(frame.drop(*extra), options.format, options.writer_options).sums()
+            wrote = write_counts.written(frame, place, save, sums)
             shape = self._shape(frame.drop(*extra), folder)
             header = self._header(frame.drop(*extra), folder) if options.digest else None
         except AnalysisException as fault:
@@ -160,7 +169,7 @@ class Stager:
             if reason:
                 raise self._bad_rows(reason) from fault
             raise
-        return wrote, None if counter is None else digests.row_digest(counter.get), shape, header
+        return wrote, shape, header
 
     def _bad_rows(self, reason: str) -> BadRows:
         return BadRows(
@@ -191,6 +200,21 @@ class Stager:
             )
             self._audit_headers[known] = plain.decode().removesuffix("\n")
         return self._audit_headers[known]
+
+    def _count(self, rows: DataFrame, folder: str, found: Sequence[tuple[str, Entry]]) -> list[int]:
+        """The rows that are in each file; in text formats, lines."""
+        spark, format_ = rows.sparkSession, self._options.format
+        paths = [join(folder, entry.name) for _, entry in found]
+        if format_ == "parquet" and is_local(folder):
+            return footers.row_counts(spark, paths)
+        return joining.row_counts(spark, format_, paths)
+
+    def _expected(self, wrote: Written, columns: Sequence[str], files: int) -> int:
+        """What `_count` must come to. Files of a format with lines may begin with a header, those of parts do not."""
+        if self._options.format not in digesting.LINES:
+            return wrote.counts.rows
+        header = self._options.has_header and self._options.rolling is None
+        return int(wrote.sums.get(digests.LINES) or 0) + files * (1 + "".join(columns).count("\n")) * header
 
     def _read_footers(self, spark: SparkSession, folder: str, found: Sequence[tuple[str, Entry]]) -> list[int] | None:
         """The rows of each file, if they are pieces of parts and reading their footers is cheap."""

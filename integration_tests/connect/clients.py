@@ -1,0 +1,71 @@
+"""Clients of a Connect server, as the tests see them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from integration_tests.connect.client import ANSWER
+from integration_tests.connect.server import REPOSITORY, Server
+from integration_tests.spark.world import World
+
+
+class Client:
+    """One process, with one session after the other."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = root / "client.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "integration_tests.connect.client"],
+                cwd=REPOSITORY,
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+
+    def run(self, server: Server, world: World, **order: Any) -> dict[str, Any]:
+        """A query, seen to its end unless the order says otherwise; what came of it."""
+        self.send(server, world, **order)
+        return self.answer()
+
+    def send(self, server: Server, world: World, **order: Any) -> None:
+        """Give an order and do not wait for the answer."""
+        assert self._process.stdin is not None
+        order = {"trigger": {"availableNow": True}, **order, "url": server.url, "root": str(world.root)}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(ANSWER):
+                found: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
+                return found
+        raise AssertionError(f"the client has ended:\n{self.log.read_text()}")
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def client(root: Path) -> Iterator[Client]:
+    """A client that does not outlive the block."""
+    started = Client(root)
+    try:
+        yield started
+    finally:
+        started.kill()

@@ -1,0 +1,94 @@
+"""Binds a batch on Spark Connect: finds the query in the server, and proves that the checkpoint is its own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from epochal._version import __version__
+from epochal.sinks.storage.hadoop import resolve
+from epochal.spark_plugins import exit_code
+from epochal.spark_plugins.binding import Binding
+from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.txn.errors import Refused, UnsupportedQuery
+from epochal.txn.files import join
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from epochal.spark_plugins.remote.started import RemoteQuery
+    from epochal.spark_plugins.run import Run
+
+
+def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Binding:
+    """The query that is running this batch. Refused if the checkpoint cannot be proven to be its own."""
+    if remote is None:
+        raise UnsupportedQuery(
+            "on Spark Connect a batch does not tell which query it belongs to. Nothing was written. Start the query "
+            "with the writer: writer.start(frame.writeStream.option('checkpointLocation', ...))"
+        )
+    if remote.version != __version__:
+        raise Refused(
+            f"the client has epochal {remote.version}, the server {__version__}. Nothing was written. Install the same "
+            "version on both"
+        )
+    named = [query for query in session.streams.active if query.name == remote.name]
+    if len(named) != 1:
+        raise UnsupportedQuery(
+            f"query {remote.name!r} is not active in its session; is it being stopped? Nothing was written"
+        )
+    query = named[0]
+    _check_own(session, remote.checkpoint, str(query.id), epoch)
+    return Binding(
+        query_id=str(query.id),
+        run_id=str(query.runId),
+        checkpoint=remote.checkpoint,
+        output_mode=remote.output_mode,
+        session=session,
+        name=remote.given_name,
+    )
+
+
+def _check_own(session: SparkSession, checkpoint: str, query_id: str, epoch: int) -> None:
+    """The checkpoint has the query's id, and the epoch of this batch is its newest, planned and not committed."""
+    files, path = resolve(checkpoint, session)
+    found = SparkCheckpoint(files, path).query_id()
+    if found != query_id:
+        raise Refused(
+            f"{path} is the checkpoint of query {found}, and this batch is query {query_id}'s. Nothing was written. "
+            "Do this process and the server see the same file system?"
+        )
+    planned, committed = (_highest(files.names(join(path, folder))) for folder in ("offsets", "commits"))
+    if planned != epoch or committed >= epoch:
+        raise Refused(
+            f"{path} is not where this query writes its checkpoint: its newest planned epoch is {planned} and its "
+            f"newest committed one {committed}, while epoch {epoch} is being written. It is a copy, or another file "
+            "system of the same name. Nothing was written"
+        )
+
+
+def _highest(names: tuple[str, ...]) -> int:
+    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=-1)
+
+
+_kept: list[Run] = []  # Spark's worker has dropped the writer, and all that it has, when the interpreter exits
+
+
+def settle_when_stopped(run: Run) -> None:
+    """Exit as a program does when the server ends this process, which it does with SIGTERM as soon as the query ends.
+
+    Python's own reaction would skip the handlers that settle the last epoch.
+    """
+    _kept.append(run)
+    exit_code.leave_at_once()
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread can; then the next start settles
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: Any) -> None:  # noqa: ARG001  # Python's signature
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it at once
+    sys.exit(128 + number)
