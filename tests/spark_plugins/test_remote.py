@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -295,31 +296,45 @@ def test_a_fault_of_the_file_system_does_not_end_the_watch() -> None:
     watch.remove()
 
 
-def test_a_process_that_is_told_to_stop_settles_and_leaves_at_once() -> None:
+def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_path: Path) -> None:
     program = (
         "import atexit, sys\n"
-        "atexit.register(print, 'too late')\n"  # as Spark's own, which may try for minutes to reach a dead server
+        f"atexit.register(open, {str(tmp_path / 'late')!r}, 'w')\n"  # as Spark's own, which may call a dead server
         "from epochal.spark_plugins import run\n"
         "from epochal.spark_plugins.remote.batches import settle_when_stopped\n"
         "class Run:\n"
-        "    def halt(self): print('settled')\n"
+        "    def halt(self):\n"
+        f"        open({str(tmp_path / 'settling')!r}, 'w').close()\n"
+        "        sys.stdin.readline()\n"
+        f"        open({str(tmp_path / 'settled')!r}, 'w').close()\n"
+        "        print('nobody reads this')\n"
         "def batch():\n"  # whose variables are gone at the exit, as those of Spark's worker
         "    one = Run()\n"
         "    run._runs.add(one)\n"
         "    settle_when_stopped(one)\n"
         "batch()\n"
         "print('ready', flush=True)\n"
-        "sys.stdin.read()\n"
+        "sys.stdin.readline()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
+    assert process.stdin is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + DEADLINE
+    while not (tmp_path / "settling").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)  # Spark sends it twice, and closes the pipes
+    process.stdout.close()
+    process.stdin.write("\n")
+    process.stdin.close()
 
-    assert process.communicate(timeout=DEADLINE)[0] == "settled\n"
-    assert process.returncode == 0
+    assert process.wait(DEADLINE) == 0
+    assert (tmp_path / "settled").exists()
+    assert not (tmp_path / "late").exists()
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
