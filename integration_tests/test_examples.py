@@ -69,8 +69,13 @@ def window(at: str) -> str:
 def test_the_notebook_repairs_what_failed_and_is_stored_without_outputs() -> None:
     notebook = json.loads((EXAMPLES / "exactly_once.ipynb").read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    program = "\n".join("".join(cell["source"]) for cell in cells)
-    said = printed_by(lambda: exec(program, {"__name__": "__main__"}))
+    names: dict[str, object] = {"__name__": "__main__"}
+
+    def run() -> None:
+        for cell in cells:
+            exec("".join(cell["source"]), names)
+
+    said = printed_by(run)
 
     assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
     assert said == [

@@ -23,8 +23,8 @@ SOURCE = JarSet(
     ),
     excluded=f"{OTHERS},org.apache.spark:spark-token-provider-kafka-0-10_2.13",
 )
-# By itself: its 4.2.0, which the source asks for, could not be fetched where this was tried. The source only asks it for
-# delegation tokens.
+# By itself: its 4.2.0, which the source asks for, could not be fetched where this was tried. The source only asks it
+# for delegation tokens.
 TOKENS = JarSet(
     title="Kafka's token provider",
     size="65 KB",

@@ -34,7 +34,7 @@ class Stream:
     def run(self, *, adopt: Any = None, new: Any = None, per_trigger: int = PER_TRIGGER, **options: str) -> None:
         table = DeltaSink(str(self.world.table), name="table")
         writer = EpochWriter(archive(self.world), table, adopt=adopt, new=new)
-        frame = stream(self.spark, self.topic.place, per_trigger, **options)
+        frame = stream(self.spark, self.topic.place, per_trigger=per_trigger, options=options)
         writer.start(to_checkpoint(frame, self.world)).awaitTermination()
 
     def feed_and_run(self, epochs: int) -> None:

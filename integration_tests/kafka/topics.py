@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from integration_tests.spark.world import KINDS, WORDS, Row
 
@@ -53,13 +54,15 @@ def message(number: int) -> str:
     return json.dumps({"kind": KINDS[number % len(KINDS)], "word": WORDS[number % len(WORDS)]})
 
 
-def stream(spark: SparkSession, place: str, per_trigger: int = PER_TRIGGER, **options: Any) -> DataFrame:
+def stream(
+    spark: SparkSession, place: str, *, per_trigger: int = PER_TRIGGER, options: Mapping[str, str] | None = None
+) -> DataFrame:
     """The rows of a topic, BOOTSTRAP/TOPIC, by Spark's own source."""
     from pyspark.sql import functions as f
 
     bootstrap, _, name = place.partition("/")
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", name)
-    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(per_trigger), **options}
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(per_trigger), **(options or {})}
     frame = source.options(**given).load()
     content = f.from_json(f.col("value").cast("string"), SCHEMA)
     return frame.select(

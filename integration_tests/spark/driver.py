@@ -220,7 +220,7 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
     writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
     if arguments.kafka:
-        frame = topics.stream(spark, arguments.kafka, arguments.offsets_per_trigger)
+        frame = topics.stream(spark, arguments.kafka, per_trigger=arguments.offsets_per_trigger)
     else:
         files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", arguments.files_per_trigger)
         frame = files.parquet(f"file:{world.source}")

@@ -78,7 +78,7 @@ def check_observers(observers: Sequence[Observer]) -> None:
     found = []
     for observer in observers:
         try:
-            cloudpickle.dumps(observer)
+            cloudpickle.dumps(observer)  # type: ignore[no-untyped-call]  # PySpark does not type it
         except Exception as fault:  # noqa: BLE001  # it depends on what the object holds
             found.append(f"observers: {observer!r} cannot be sent to the server: {fault}. metrics= needs no observer")
     if found:
