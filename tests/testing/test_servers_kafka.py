@@ -179,8 +179,8 @@ def reply(body: bytes) -> bytes:
     return struct.pack(">ii", len(body) + 4, 0) + body
 
 
-def metadata(*partitions: int, error: int = 0, port: int = 9, leader: int = 1) -> bytes:
-    broker = struct.pack(">i", 1) + text("there") + struct.pack(">i", port) + text(None)
+def metadata(*partitions: int, error: int = 0, host: str = "there", port: int = 9, leader: int = 1) -> bytes:
+    broker = struct.pack(">i", 1) + text(host) + struct.pack(">i", port) + text(None)
     parts = [struct.pack(">hii", 0, number, leader) + items() + items() for number in partitions]
     topic = struct.pack(">h", error) + text("orders") + b"\0" + items(*parts)
     return reply(struct.pack(">i", 0) + items(broker) + text("id") + struct.pack(">i", 1) + items(topic))
@@ -196,6 +196,25 @@ def test_a_topic_is_ready_when_every_partition_has_a_leader() -> None:
 
     assert [topic.ready for topic in found] == [True, False, False]
     assert found[0].leaders == {0: ("there", 9), 1: ("there", 9)}
+
+
+def listed(error: int) -> bytes:
+    """The answer about the next offset of a partition."""
+    part = struct.pack(">ihqq", 0, error, -1, 0)
+    return reply(items(text("orders") + items(part)))
+
+
+def test_a_new_topic_is_waited_for_until_its_leader_knows_that_it_is_one() -> None:
+    found = []
+    for error in (Code.NOT_LEADER_OR_FOLLOWER, Code.NONE):
+        server, asked = replies(listed(error))
+        about = metadata(0, host=server[0], port=server[1])
+        address, described = replies(about, about, about)
+        found.append(kafka_topics._is_usable([address], "orders"))
+        asked()
+        described()
+
+    assert found == [False, True]
 
 
 def test_an_error_of_the_broker_is_named() -> None:

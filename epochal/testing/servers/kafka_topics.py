@@ -58,7 +58,7 @@ def describe(addresses: Sequence[Address], name: str) -> Topic:
 def create(
     addresses: Sequence[Address], name: str, partitions: int, settings: Mapping[str, str], timeout: float
 ) -> None:
-    """Make a topic, and wait until each partition has a leader. Raises `KafkaRefused` if it exists."""
+    """Make a topic, and wait until each partition can be used. Raises `KafkaRefused` if it exists."""
     configs = items(*(text(key) + text(value) for key, value in settings.items()))
     topic = text(name) + struct.pack(">ih", partitions, 1) + items() + configs
     answer = ask_any(addresses, Api.CREATE_TOPICS, items(topic) + struct.pack(">i?", WAIT_MS, False))
@@ -66,7 +66,17 @@ def create(
     for _, code, message in answer.items(lambda a: (a.text(), a.number("h"), a.text())):
         if code:
             raise KafkaRefused(f"topic {name!r} was not made", code, message)
-    wait_until(lambda: describe(addresses, name).ready, timeout, lambda: f"topic {name!r} has no leaders")
+    wait_until(lambda: _is_usable(addresses, name), timeout, lambda: f"topic {name!r} was made, but cannot be used")
+
+
+def _is_usable(addresses: Sequence[Address], name: str) -> bool:
+    """Whether every partition has a leader that knows that it is one: others hear of it a moment before."""
+    try:
+        return describe(addresses, name).ready and bool(offsets(addresses, name, LATEST))
+    except KafkaRefused as fault:
+        if fault.code in (Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
+            return False
+        raise
 
 
 def delete(addresses: Sequence[Address], name: str, timeout: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import epochal
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
