@@ -53,7 +53,8 @@ def run(
 def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> Resolved:
     """Finish a decided epoch; with ``commit="eager"`` also one that only its dead driver did not decide."""
     sinks = stream.sinks()
-    resolution = check_commit(_facts(stream, epoch))
+    facts = _facts(stream, epoch)
+    resolution = check_commit(facts)
     result = Resolved("commit", epoch, resolution)
     if resolution is Resolution.NOTHING:
         return result
@@ -63,7 +64,8 @@ def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> 
             holder = sinks.at(place).holder(stream.lineage)
             if (why := why_not_ours(holder, view, stream.lineage, stream.journal.place)) is not None:
                 raise TwoJournals(f"sink {name!r} ({place.target}): {why}. Nothing was changed")
-        stream.journal.decide(epoch, view.generation, durable=True)
+        # The generation that was checked: a newer one may have started since, and has not staged the epoch.
+        stream.journal.decide(epoch, facts.view.generation, durable=True)
     commits = Commits(quiet=quiet)
     reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(

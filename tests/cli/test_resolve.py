@@ -11,6 +11,7 @@ from epochal.testing import DirectoryParticipant
 from epochal.txn.errors import FencedOut
 from epochal.txn.journal import Journal
 from epochal.txn.recovery import fence
+from epochal.txn.resolution import EpochFacts
 from tests.cli.scene import ROWS, Scene, dying, elsewhere, going_away
 
 
@@ -100,6 +101,25 @@ def test_commit_of_an_eager_epoch_whose_driver_was_superseded_is_refused(scene: 
     scene.driver(target, eager=True)
 
     assert "generation 2 has taken over and stages it again" in refused(scene, "--commit", "1")
+
+
+def test_commit_of_an_eager_epoch_decides_for_the_attempt_it_has_checked_though_a_driver_starts_meanwhile(
+    scene: Scene,
+) -> None:
+    target = undecided_eager(scene)
+    facts = resolve._facts
+
+    def meanwhile(*arguments: object) -> EpochFacts:
+        found = facts(*arguments)  # type: ignore[arg-type]
+        scene.driver(target, eager=True)
+        return found
+
+    with patch.object(resolve, "_facts", meanwhile):
+        assert scene.command("resolve", "--commit", "1").code == 0
+
+    assert scene.journal.read().decided[1] == 1
+    scene.run(scene.driver(target, eager=True), 3)
+    assert target.rows() == [*ROWS] * 3
 
 
 def test_commit_of_an_eager_epoch_from_other_offsets_is_refused(scene: Scene) -> None:
