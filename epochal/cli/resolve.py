@@ -84,13 +84,15 @@ def abort_epoch(stream: Stream, epoch: int) -> Resolved:
     """Remove the staged data of an epoch that no driver has prepared. The next start replays it."""
     sinks = stream.sinks()
     staged = _staged(stream, sinks, epoch)
-    resolution = check_abort(_facts(stream, epoch, {generation for _, generation in staged}))
+    facts = _facts(stream, epoch, {generation for _, generation in staged})
+    resolution = check_abort(facts)
     result = Resolved("abort", epoch, resolution)
     if resolution is Resolution.NOTHING:
         return result
     newest = stream.journal.read().generation
     if resolution is Resolution.FENCE_THEN_REMOVE:
-        newest = result.fenced = fence(stream.journal, stream.lineage, sinks, version=__version__)
+        dead = facts.view.generation
+        newest = result.fenced = fence(stream.journal, stream.lineage, sinks, version=__version__, expected=dead)
     for place in dict.fromkeys(place for place, _ in staged):
         # Seal before delete: if the driver was alive after all and has recorded PREPARED meanwhile, its data stays.
         gone = remove_leftovers(stream.journal, sinks, place, stream.lineage, newest=newest, epoch=epoch)

@@ -268,6 +268,28 @@ def test_abort_is_refused_while_the_death_of_the_driver_is_not_proven(scene: Sce
     assert "its driver (pid 1 on elsewhere) is not proven to be dead" in refused(scene, "--abort", "1")
 
 
+def test_abort_does_not_stop_a_driver_that_starts_meanwhile(scene: Scene) -> None:
+    target = scene.target()
+    with dying():
+        driver = scene.driver(target)
+    scene.run(driver, 1)
+    scene.stage(driver, target, 1)
+    facts, started = resolve._facts, []
+
+    def meanwhile(*arguments: object) -> EpochFacts:
+        found = facts(*arguments)  # type: ignore[arg-type]
+        started.append(scene.driver(target))
+        return found
+
+    with patch.object(resolve, "_facts", meanwhile):
+        answer = scene.command("resolve", "--abort", "1")
+
+    assert answer.code == 2
+    assert "generation 2 was started while this command ran" in answer.err
+    scene.run(started[0], 3)
+    assert target.rows() == [*ROWS] * 3
+
+
 def test_abort_keeps_what_a_driver_prepares_while_it_runs(scene: Scene) -> None:
     target = scene.target()
     with dying():
