@@ -266,6 +266,12 @@ BROKEN = [
     changed(epochs=[7]),
     changed(held=[]),
     changed(sinks=[1]),
+    changed(at=float("nan")),
+    changed(at=float("inf")),
+    changed(at=-1.0),
+    changed(at=10**400),
+    changed(pid=10**400),
+    changed(epochs=[{**json.loads(encode(FULL))["epochs"][0], "begun": float("nan")}]),
 ]
 
 
