@@ -246,3 +246,13 @@ def test_the_background_thread_writes_the_file_and_the_end_of_the_run_brings_it_
     settler.stop()
 
     assert files_of(stream) == ["000000000000.json"]
+
+
+def test_a_folder_that_another_stream_uses_is_left_alone() -> None:
+    stream = Stream()
+    other = f"{folder_beside(stream.journal().path)}/g000001.json"  # the journal of a stream that is called so
+    stream.files.create(other, b"a record")
+
+    settled(stream, 2)
+
+    assert files_of(stream) == ["g000001.json"]
