@@ -175,6 +175,13 @@ def sweep(files: Files, folder: str) -> list[str]:
     return temporary
 
 
+def check_own(files: Files, folder: str, is_own: Callable[[str], bool]) -> None:
+    """Raise OSError if a folder holds other files than one's own: it is, say, the journal of another stream."""
+    foreign = next((name for name in files.names(folder) if not (name.startswith(".") or is_own(name))), None)
+    if foreign is not None:
+        raise OSError(f"{folder} is used for something else: it holds {foreign}. Nothing is written or removed there")
+
+
 def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> bool:
     """`Files.create` for file systems where a rename has one winner: write a temporary file, then rename it."""
     folder, _, name = path.rpartition("/")

@@ -36,7 +36,9 @@ from epochal.metrics.prometheus import PrometheusMetrics
 from epochal.spark_plugins.remote import batches, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.spark_plugins.remote.query import raised_in
+from epochal.spark_plugins.remote.settling import ClientSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
+from epochal.txn.errors import TwoJournals
 
 DEADLINE = 30.0
 
@@ -335,6 +337,28 @@ def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_pat
     assert process.wait(DEADLINE) == 0
     assert (tmp_path / "settled").exists()
     assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.parametrize("adopt", [None, "1f0c9a2e.g2@2"])
+def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resolved: None, adopt: str | None
+) -> None:
+    def recover(*_: object) -> None:
+        raise TwoJournals("the target was claimed by another copy. Choose: adopt='1f0c9a2e.g2@2'")
+
+    monkeypatch.setattr(started, "columns_of", lambda _: ["id"])
+    monkeypatch.setattr(started, "start", lambda *_: SimpleNamespace(id="1f0c9a2e", runId="1"))
+    monkeypatch.setattr(ClientSettling, "reach", lambda _: (None, str(tmp_path)))
+    monkeypatch.setattr(ClientSettling, "recover", recover)
+    monkeypatch.setattr(EpochWriter, "_coordinator", lambda *_: SimpleNamespace(check=lambda: None))
+    writer = EpochWriter(RollingFileSink(str(tmp_path / "target"), format="json"), adopt=adopt)
+    query = stream().option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    if adopt is None:
+        with pytest.raises(TwoJournals):
+            writer.start(query)
+    else:
+        assert writer.start(query).id == "1f0c9a2e"
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
