@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from epochal.cli import progress
 from epochal.cli.arguments import parser
 from epochal.cli.exit_codes import INTERRUPTED, REFUSED, UNREACHABLE
-from epochal.cli.text import paint, print_json_error
+from epochal.cli.text import paint, print_json_error, stop_printing
 from epochal.sinks.config.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled, OptionError
 
@@ -36,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EpochalError as fault:
         return _fail(fault, REFUSED, verbose=verbose, as_json=as_json)
     except BrokenPipeError:
-        # The reader closed the pipe; the interpreter must not try to flush stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_printing()
         return 0
     except OSError as fault:
         return _fail(fault, UNREACHABLE, verbose=verbose, as_json=as_json)
