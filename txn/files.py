@@ -147,14 +147,15 @@ def is_within(path: str, folder: str) -> bool:
 
     >>> is_within("/c/epochal", "/c/"), is_within("/c", "/c"), is_within("/cc", "/c"), is_within("hdfs://h/c/d", "/c")
     (True, True, False, False)
+    >>> is_within("/a#b/target", "/a#b/checkpoint"), is_within("/a?b/c/d", "/a?b/c")
+    (False, True)
     """
     if is_local(path) != is_local(folder):
         return False
     if is_local(path):
         path, folder = (os.path.realpath(local_path(place)) for place in (path, folder))
-    one, other = urlsplit(path), urlsplit(folder)
-    inside = f"{one.path.rstrip('/')}/".startswith(f"{other.path.rstrip('/')}/")
-    return inside and (one.scheme, one.netloc) == (other.scheme, other.netloc)
+    # As text: in a path, `?` and `#` are characters like any other.
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def walk(files: Files, path: str) -> Iterator[Entry]:
