@@ -132,7 +132,7 @@ def test_without_an_extra_the_quickstart_goes_from_install_to_a_recovered_crash_
     (tmp_path / "quickstart.py").write_text(code)
 
     assert code == (ROOT / "examples" / "quickstart.py").read_text()
-    assert run_page(page, tmp_path, environment.variables) == 13
+    assert run_page(page, tmp_path, environment.variables) == 14
     checkpoint = "orders-example/checkpoint"
     assert "1 stream" in environment.run(tmp_path, "epochal", "report", checkpoint, "-o", "report.html")
     with environment.extra("top"):

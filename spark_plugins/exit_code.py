@@ -44,17 +44,24 @@ def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) 
     with _lock:
         unsettled = dict(_unsettled)
     for checkpoint, why in unsettled.items():
-        sys.stderr.write(
-            f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n"
-        )
+        _tell(f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n")
     if _at_once.is_set():
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _tell("")
         os._exit(UNSETTLED if unsettled else 0)
     if unsettled and getattr(sys, "last_type", None) is None:  # an exception has set its own exit code
         # An atexit handler cannot change the exit code, and os._exit in one would skip the other handlers. The
         # attributes of `sys` are deleted after all handlers have run and the streams are flushed.
         setattr(sys, "_epochal_exit_code", _ExitWhenDeleted())  # noqa: B010  # sys declares no such attribute
+
+
+def _tell(text: str) -> None:
+    """Print, if somebody reads it: a server that ends its Python processes closes their output first."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        sys.stdout.flush()
+    except OSError:
+        pass
 
 
 class _ExitWhenDeleted:

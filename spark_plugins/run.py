@@ -118,7 +118,9 @@ class Run:
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
         coordinator.begin()
-        self._live = live_writer_of(coordinator, resolve(journal or join(checkpoint, "epochal")), self._live_events)
+        self._live = live_writer_of(
+            coordinator, resolve(journal or join(spark_path(checkpoint), "epochal")), self._live_events
+        )
         self._live.start()
         # This start settles what an earlier one in this process left unsettled.
         exit_code.clear(self._recover_arguments)

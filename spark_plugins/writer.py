@@ -306,7 +306,12 @@ class EpochWriter:
         )
         if (place := settling.reach()) is not None:
             self._coordinator(*place).check()
-            settling.recover(*place)
+            try:
+                settling.recover(*place)
+            except Refused:
+                if not (self._choices.adopt or self._choices.new):
+                    raise
+                # The check has accepted what the user chose, which only a start can carry out: the first batch settles.
         travelling = copy.copy(self)
         travelling._remote = remote
         return RemoteEpochQuery(started.start(stream, travelling), self, settling)

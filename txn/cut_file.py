@@ -18,7 +18,7 @@ from typing import Any
 from epochal.txn import codec, failpoints
 from epochal.txn.cuts import Watermark, watermark
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.files import Files, join, sweep
+from epochal.txn.files import Files, check_own, join, sweep
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.view import View
@@ -70,6 +70,7 @@ class CutFile:
 
     def __init__(self) -> None:
         self._written: dict[str, int] = {}  # journal -> the epoch that this process wrote last
+        self._looked: set[str] = set()  # journals whose folder is not used for something else
         self._warned = False
 
     def has_begun(self, journal: Journal) -> bool:
@@ -85,6 +86,7 @@ class CutFile:
         self._written[journal.path] = NO_EPOCH
         with self._harmless():
             folder = folder_beside(journal.path)
+            self._look(journal)
             sweep(journal.files, folder)
             found = _epochs(journal.files, folder)
             done = journal.read().done_through
@@ -99,6 +101,7 @@ class CutFile:
         if view.done_through <= last or (mark := watermark(view)) is None:
             return
         with self._harmless():
+            self._look(journal)
             folder = folder_beside(journal.path)
             failpoints.hit("before-cut")
             journal.files.create(
@@ -108,6 +111,11 @@ class CutFile:
             self._written[journal.path] = mark.epoch
             if last != NO_EPOCH:
                 journal.files.delete(join(folder, _name(last)))
+
+    def _look(self, journal: Journal) -> None:
+        if journal.path not in self._looked:
+            check_own(journal.files, folder_beside(journal.path), lambda name: _NAME.fullmatch(name) is not None)
+            self._looked.add(journal.path)
 
     @contextmanager
     def _harmless(self) -> Iterator[None]:

@@ -62,8 +62,9 @@ def watermark(view: View) -> Watermark | None:
         return None
     winner = view.winner(epoch)
     number = winner.generation if winner is not None and winner.generation in view.generations else view.generation
-    described = view.generations[number].sinks
-    names = [name for name in described if winner is None or name in winner.sinks]
+    described, adopted = view.generations[number].sinks, view.generations[number].adopted
+    # An epoch that a sink held already was not given to it again.
+    names = [n for n in described if winner is None or n in winner.sinks or adopted.get(n, NO_EPOCH) >= epoch]
     sinks = {
         name: SinkAt(
             name,
@@ -102,7 +103,10 @@ def _notes(view: View, sink: str) -> Iterator[str]:
     if first > start:
         yield f"it is part of the stream since epoch {first} only: {_epochs(start, first - 1)} never went there"
     gaps = sum(span.last - span.first + 1 - span.epochs for span in spans if span.target == here)
-    if gaps:
+    adopted = latest.adopted.get(sink, NO_EPOCH)
+    if gaps and adopted > spans[0].first:
+        yield f"{gaps} epochs were not given to it again: its start was told that it held those up to {adopted}"
+    elif gaps:
         yield f"it was left out of the writer in between: {gaps} epochs never went there"
     if view.base:
         yield f"the journal begins with epoch {view.base}; what was written before is there as the target has it"

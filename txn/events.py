@@ -9,6 +9,7 @@ Observers are called by the thread that made the step, between two steps of the 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -231,8 +232,11 @@ class Observers:
         for observer in tuple(self._observers):
             try:
                 observer(event)
-            except Exception as fault:  # whatever it is, the stream goes on without this observer
-                self._observers.remove(observer)
+            except (Exception, SystemExit) as fault:  # whatever it is, the stream goes on without this observer
+                if isinstance(fault, SystemExit) and threading.current_thread() is threading.main_thread():
+                    raise  # a signal's handler may have raised it, to end the process
+                # Else it would end a thread of ours without a word. By identity: `==` is the observer's own.
+                self._observers = [other for other in self._observers if other is not observer]
                 log.warning(
                     "an observer failed and gets no further events: %s",
                     fault,

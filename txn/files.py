@@ -147,14 +147,15 @@ def is_within(path: str, folder: str) -> bool:
 
     >>> is_within("/c/epochal", "/c/"), is_within("/c", "/c"), is_within("/cc", "/c"), is_within("hdfs://h/c/d", "/c")
     (True, True, False, False)
+    >>> is_within("/a#b/target", "/a#b/checkpoint"), is_within("/a?b/c/d", "/a?b/c")
+    (False, True)
     """
     if is_local(path) != is_local(folder):
         return False
     if is_local(path):
         path, folder = (os.path.realpath(local_path(place)) for place in (path, folder))
-    one, other = urlsplit(path), urlsplit(folder)
-    inside = f"{one.path.rstrip('/')}/".startswith(f"{other.path.rstrip('/')}/")
-    return inside and (one.scheme, one.netloc) == (other.scheme, other.netloc)
+    # As text: in a path, `?` and `#` are characters like any other.
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def walk(files: Files, path: str) -> Iterator[Entry]:
@@ -173,6 +174,13 @@ def sweep(files: Files, folder: str) -> list[str]:
     for name in temporary:
         files.delete(join(folder, name))
     return temporary
+
+
+def check_own(files: Files, folder: str, is_own: Callable[[str], bool]) -> None:
+    """Raise OSError if a folder holds other files than one's own: it is, say, the journal of another stream."""
+    foreign = next((name for name in files.names(folder) if not (name.startswith(".") or is_own(name))), None)
+    if foreign is not None:
+        raise OSError(f"{folder} is used for something else: it holds {foreign}. Nothing is written or removed there")
 
 
 def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> bool:

@@ -71,6 +71,21 @@ def check_start(observed: Observed, choices: Choices) -> StartPlan:
     return plan
 
 
+def check_reincarnation(lineage: str, memories: Mapping[str, Memory], choices: Choices) -> None:
+    """Refuse what the next incarnation, `lineage`, would be refused for: streams that it has not been told about.
+
+    Before the journal of the present one is closed, which is for ever.
+    """
+    plan = StartPlan(base=0)
+    for sink, memory in memories.items():
+        if not memory.enrolled and (foreign := _foreign(lineage, memory)):
+            exclusive = sink if memory.exclusive else ""
+            where = f"sink {sink!r} ({memory.target})"
+            _check_foreign(where, sink, foreign, replace(choices, exclusive=exclusive), plan)
+    if plan.refused:
+        raise all_in_one(plan.refused)
+
+
 def _first_base(observed: Observed) -> int:
     """The first epoch of a new journal: after what Spark has committed, but not after an epoch left in doubt."""
     after = observed.committed + 1

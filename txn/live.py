@@ -24,6 +24,7 @@ FORMAT = 1
 HEARTBEAT = 5.0  # seconds between two files of an idle driver
 SILENT = 30.0  # seconds after which a driver that wrote no file is taken for dead, if nothing better is known
 TRIES = 5
+LAST = 1e11  # seconds since 1970: times beyond are of a file that somebody else wrote
 
 _NAME = re.compile(r"g([0-9]{6,18})\.([0-9]{6,18})\.json")
 T = TypeVar("T")
@@ -139,7 +140,7 @@ def _live(value: dict[str, Any]) -> Live:
             ticks=_optional(value["ticks"], int),
             machine=_optional(value["machine"], str),
         ),
-        at=float(_checked(value["at"], (int, float))),
+        at=_seconds(value["at"]),
         state=LiveState(value["state"]),
         epoch=_optional(value["epoch"], int),
         sink=_optional(value["sink"], str),
@@ -178,7 +179,7 @@ def _held(value: dict[str, Any] | None) -> LiveHeld | None:
         sink=_checked(value["sink"], str),
         step=_checked(value["step"], str),
         reason=_checked(value["reason"], str),
-        since=float(_checked(value["since"], (int, float))),
+        since=_seconds(value["since"]),
         epoch=_optional(value["epoch"], int),
     )
 
@@ -189,7 +190,7 @@ def _refusal(value: dict[str, Any] | None) -> LiveRefusal | None:
     return LiveRefusal(
         error=_checked(value["error"], str),
         reason=_checked(value["reason"], str),
-        at=float(_checked(value["at"], (int, float))),
+        at=_seconds(value["at"]),
         epoch=_optional(value["epoch"], int),
     )
 
@@ -197,6 +198,8 @@ def _refusal(value: dict[str, Any] | None) -> LiveRefusal | None:
 def _checked(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(f"{value!r} is not of type {kind}")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError(f"a number of {value.bit_length()} bits")
     return value
 
 
@@ -205,7 +208,13 @@ def _optional(value: Any, kind: type[T]) -> T | None:
 
 
 def _time(value: Any) -> float | None:
-    return None if value is None else float(_checked(value, (int, float)))
+    return None if value is None else _seconds(value)
+
+
+def _seconds(value: Any) -> float:
+    if not 0 <= _checked(value, (int, float)) < LAST:  # also NaN and Infinity, which json.loads takes
+        raise ValueError(f"{str(value)[:40]} is no time")
+    return float(value)
 
 
 def live_beside(journal: str) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from epochal.txn.files import Files, LocalFiles, is_local, join, local_path, sweep
+from epochal.txn.files import Files, LocalFiles, check_own, is_local, join, local_path, sweep
 from epochal.txn.live import HEARTBEAT, Live, encode, live_beside, name_of, number_of, read_live
 from epochal.txn.live_fold import LiveObserver, with_earlier
 
@@ -43,6 +43,7 @@ class LiveWriter:
         self._heartbeat, self._pause, self._clock = heartbeat, pause, clock
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._superseded = self._failed = False
+        self._looked = False  # at the folder, which may belong to somebody else
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -89,6 +90,7 @@ class LiveWriter:
         Our generation is the newest, so files of higher ones are from a journal that was lost. (If a newer driver has
         just started, it writes its file again.)
         """
+        self._look()
         before = read_live(self._files, self._journal).live
         if before is not None and (before.lineage, before.journal) == (self._live.lineage, self._live.journal):
             self._live = with_earlier(self._live, before.epochs)
@@ -96,10 +98,12 @@ class LiveWriter:
         for name in self._files.names(self._folder):
             if number_of(name) is not None:
                 self._files.delete(join(self._folder, name))
-        for journal in self._earlier:
-            self._files.delete(live_beside(journal))
+        for folder in map(live_beside, self._earlier):
+            check_own(self._files, folder, _is_own)
+            self._files.delete(folder)
 
     def _write(self) -> None:
+        self._look()
         if is_local(self._journal) and not os.path.isdir(local_path(self._journal)):
             return  # the checkpoint was removed: Spark refuses one in which it finds a stray folder
         self._sequence += 1
@@ -115,5 +119,14 @@ class LiveWriter:
             if number[0] <= self._generation and number != kept:
                 self._files.delete(join(self._folder, name))
 
+    def _look(self) -> None:
+        if not self._looked:
+            check_own(self._files, self._folder, _is_own)
+            self._looked = True
+
     def _path(self, sequence: int) -> str:
         return join(self._folder, name_of(self._generation, sequence))
+
+
+def _is_own(name: str) -> bool:
+    return number_of(name) is not None

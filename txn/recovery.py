@@ -239,11 +239,13 @@ def fence(
     version: str = "",
     described: Mapping[str, Description] | None = None,
     start_ids: Callable[[], str] = new_start_id,
+    expected: int | None = None,
 ) -> int:
     """Claim the next generation without a driver, so that a driver that still runs stops at its next step.
 
     The generation has the sinks of the newest one, updated with those in `described`; their targets are claimed too.
-    Refused on a copy of the journal: the driver of the other journal would not notice.
+    Refused on a copy of the journal: the driver of the other journal would not notice. Refused, too, if the newest
+    generation is not the `expected` one: another driver has started meanwhile.
     """
     while True:
         view = journal.read()
@@ -251,6 +253,11 @@ def fence(
         latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is no driver to fence")
+        if expected is not None and latest.generation != expected:
+            raise Refused(
+                f"generation {latest.generation} was started while this command ran: it does by itself what is to be "
+                "done. Nothing was changed"
+            )
         started = replace(
             latest,
             generation=latest.generation + 1,
@@ -274,6 +281,7 @@ def fence(
         claims = {name: claim_of(started, journal.place, name) for name in targets}
         if all(target.claim(claims[name], version=memories[name].version) for name, target in targets.items()):
             return started.generation
+        expected = None if expected is None else started.generation  # this claim is the newest one now
         if (newer := journal.read().generation) > started.generation:
             raise FencedOut(
                 f"generation {started.generation} was superseded by generation {newer}: another driver has started "

@@ -15,7 +15,7 @@ from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
 from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused, all_in_one
-from epochal.txn.guard import Observed, StartPlan, check_start
+from epochal.txn.guard import Observed, StartPlan, check_reincarnation, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
 from epochal.txn.model import Claim, Json, Memory, lineage_of
@@ -87,7 +87,7 @@ class Start(Generic[Rows]):
         observed = self._observe(incarnation, journal, journal.read())
         latest = observed.after.latest
         if latest is None or not latest.closed:  # else the stream goes on in a new journal, which `claim` checks
-            check_start(observed, self.choices)
+            self._plan(incarnation, observed)
 
     def claim(self) -> Generation:
         """The generation of this start, with its targets; refused if rows could be lost or doubled."""
@@ -109,7 +109,7 @@ class Start(Generic[Rows]):
         latest = observed.after.latest
         if latest is not None and latest.closed:
             return None
-        plan = check_start(observed, self.choices)
+        plan = self._plan(incarnation, observed)
         record = self.record(incarnation, observed.after, plan, at=journal.now())
         if plan.reincarnate:
             self.incarnations.close(incarnation, journal, record)
@@ -121,6 +121,13 @@ class Start(Generic[Rows]):
             return None
         generation = Generation(journal, incarnation, record, observed.after, observed.memories, plan.adopted)
         return generation if self._claim_targets(generation, plan) else None
+
+    def _plan(self, incarnation: int, observed: Observed) -> StartPlan:
+        plan = check_start(observed, self.choices)
+        if plan.reincarnate:
+            lineage = lineage_of(self.query, incarnation + 1)
+            check_reincarnation(lineage, self._memories(lineage), self.choices)
+        return plan
 
     def record(self, incarnation: int, view: View, plan: StartPlan, *, at: str) -> GenerationStarted:
         """This start as the next generation of a journal."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from epochal.cli import progress as show
 from epochal.cli.exit_codes import DIFFERS, UNREACHABLE
 from epochal.cli.streams import Stream, open_stream, start_spark
-from epochal.cli.text import counted, listed, paint, table
+from epochal.cli.text import counted, listed, paint, print_answer, table
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
 from epochal.txn.audit import AuditResult, Difference, Expected, Scope, StoreReport, Verdict, expected_rows
@@ -67,7 +67,7 @@ def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> i
     start_on_demand(lambda path: start_spark(path, master="local[*]"))
     with show.task(f"auditing {stream.path}") as say:
         result = audit(stream, fast=fast, progress=say)
-    print(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
+    print_answer(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
     if result.verdict is Verdict.DIFFERS:
         return DIFFERS
     return UNREACHABLE if any(audited.error for audited in result.sinks) else 0

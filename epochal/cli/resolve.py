@@ -53,7 +53,8 @@ def run(
 def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> Resolved:
     """Finish a decided epoch; with ``commit="eager"`` also one that only its dead driver did not decide."""
     sinks = stream.sinks()
-    resolution = check_commit(_facts(stream, epoch))
+    facts = _facts(stream, epoch)
+    resolution = check_commit(facts)
     result = Resolved("commit", epoch, resolution)
     if resolution is Resolution.NOTHING:
         return result
@@ -63,7 +64,8 @@ def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> 
             holder = sinks.at(place).holder(stream.lineage)
             if (why := why_not_ours(holder, view, stream.lineage, stream.journal.place)) is not None:
                 raise TwoJournals(f"sink {name!r} ({place.target}): {why}. Nothing was changed")
-        stream.journal.decide(epoch, view.generation, durable=True)
+        # The generation that was checked: a newer one may have started since, and has not staged the epoch.
+        stream.journal.decide(epoch, facts.view.generation, durable=True)
     commits = Commits(quiet=quiet)
     reports = reporter(stream=stream_name(stream.path))
     recovery = Recovery(
@@ -82,13 +84,15 @@ def abort_epoch(stream: Stream, epoch: int) -> Resolved:
     """Remove the staged data of an epoch that no driver has prepared. The next start replays it."""
     sinks = stream.sinks()
     staged = _staged(stream, sinks, epoch)
-    resolution = check_abort(_facts(stream, epoch, {generation for _, generation in staged}))
+    facts = _facts(stream, epoch, {generation for _, generation in staged})
+    resolution = check_abort(facts)
     result = Resolved("abort", epoch, resolution)
     if resolution is Resolution.NOTHING:
         return result
     newest = stream.journal.read().generation
     if resolution is Resolution.FENCE_THEN_REMOVE:
-        newest = result.fenced = fence(stream.journal, stream.lineage, sinks, version=__version__)
+        dead = facts.view.generation
+        newest = result.fenced = fence(stream.journal, stream.lineage, sinks, version=__version__, expected=dead)
     for place in dict.fromkeys(place for place, _ in staged):
         # Seal before delete: if the driver was alive after all and has recorded PREPARED meanwhile, its data stays.
         gone = remove_leftovers(stream.journal, sinks, place, stream.lineage, newest=newest, epoch=epoch)

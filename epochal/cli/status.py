@@ -8,7 +8,7 @@ import time
 from epochal.cli import exit_codes
 from epochal.cli.stream_status import StreamStatus, read_status
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, key_values, lasting, listed, paint, size, table
+from epochal.cli.text import counted, key_values, lasting, listed, paint, print_answer, size, table
 from epochal.txn.liveness import DriverStatus
 from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Removal
@@ -22,7 +22,7 @@ COLOURS = {exit_codes.WELL: "green", exit_codes.UNREACHABLE: "yellow", exit_code
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
     """Print it. The exit code says how the stream stands (`exit_codes`)."""
     status = read_status(open_stream(checkpoint, journal))
-    print(json.dumps(to_json(status), indent=2) if as_json else to_text(status))
+    print_answer(json.dumps(to_json(status), indent=2) if as_json else to_text(status))
     return status.verdict.code
 
 

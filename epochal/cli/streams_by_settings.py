@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from epochal.cli.text import paint, table
+from epochal.cli.text import paint, print_answer, table
 from epochal.sinks.config.options import Faults
 from epochal.txn.errors import OptionError
 
@@ -37,7 +37,7 @@ def check(path: str | None, names: Sequence[str], *, as_json: bool) -> int:
     if spark is not None:
         spark.stop()
     report = checked.report
-    print(json.dumps(report.to_json(), indent=2) if as_json else _text(report))
+    print_answer(json.dumps(report.to_json(), indent=2) if as_json else _text(report))
     return report.code
 
 

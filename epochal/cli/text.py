@@ -60,6 +60,19 @@ def print_json_error(fault: BaseException, code: int, message: str | None = None
     print(json.dumps({"error": error}, indent=2))
 
 
+def print_answer(text: str) -> None:
+    """Print what a command found. A reader that closes the pipe early does not change the command's exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        stop_printing()
+
+
+def stop_printing() -> None:
+    """The reader closed the pipe: the interpreter must not try to flush stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def size(count: int) -> str:
     """A number of bytes.
 

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration_tests.cassandra.tables import Keyspace
+from integration_tests.cassandra.tables import keyspace
 from integration_tests.examples import run_example, settings_restored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from epochal.testing.servers import CassandraCluster
+
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def address(spark: SparkSession, space: Keyspace) -> Iterator[str]:
-    with settings_restored(spark):
-        yield f"{space.hosts[0]}:{space.port}"
-    space.execute("DROP KEYSPACE shop")
+@pytest.fixture(scope="module")
+def address(spark: SparkSession, cassandra: CassandraCluster) -> Iterator[str]:
+    """Where the server is; afterwards the examples' keyspace is gone."""
+    with keyspace(cassandra) as space:
+        with settings_restored(spark):
+            yield f"{space.hosts[0]}:{space.port}"
+        space.execute("DROP KEYSPACE shop")
 
 
 def test_each_order_is_in_three_stores_once(address: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal.cli
+from epochal.cli.exit_codes import DEAD
 from integration_tests.cassandra.old_letters import ARCHIVE, letters_of, put_back, sink_of
 from integration_tests.cassandra.tables import Keyspace
 from integration_tests.old_versions import streams
@@ -25,13 +26,13 @@ ARCHIVES = sorted(Path(streams.__file__).parent.glob(f"v*/{ARCHIVE}"))
 LAST = 4  # the epoch that is decided in the journal and that neither sink has committed
 
 
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str, exit_code: int = 0) -> Any:
     """What a command answers."""
     capsys.readouterr()
     code = epochal.cli.main([*arguments, "--json"])
     answer = capsys.readouterr()
 
-    assert code == 0, answer
+    assert code == exit_code, answer
     return json.loads(answer.out)
 
 
@@ -53,7 +54,7 @@ def test_a_decided_epoch_of_an_old_version_reaches_the_table_and_the_open_dead_l
     before = in_table(space)
     recovered = ask(capsys, "recover", str(place.checkpoint))
     after = in_table(space)
-    open_parts = ask(capsys, "status", str(place.checkpoint))["open"]
+    open_parts = ask(capsys, "status", str(place.checkpoint), exit_code=DEAD)["open"]
     writer = epochal.EpochWriter(sink_of(place, list(space.hosts), space.port, space.name))
     writer.start(to_checkpoint(spark, place).trigger(availableNow=True)).awaitTermination()
     audit = ask(capsys, "audit", str(place.checkpoint))

@@ -51,6 +51,7 @@ def test_every_format_that_is_not_refused_gets_every_row_once(connect: Server, u
         assert ids(world.root / format_) == IDS, format_
 
 
+@pytest.mark.matrix
 def test_parts_stay_open_over_epochs_and_close_at_their_limit(connect: Server, user: Client, world: World) -> None:
     world.feed(2 * FILES + 1)
     answer = user.run(connect, world, sinks="rolling")

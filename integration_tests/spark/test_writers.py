@@ -167,8 +167,9 @@ def test_all_that_is_wrong_with_settings_comes_at_once(spark: SparkSession, sett
         EpochWriter.from_conf(spark, "orders")
 
     told = str(error.value)
-    assert len(error.value.faults) == 4, told
-    for part in ("did you mean 'commit'?", "did you mean 'path'?", "archive.path: missing", "did you mean 'files'?"):
+    assert len(error.value.faults) == 5, told
+    near = [f"did you mean '{name}'?" for name in ("commit", "path", "parquet", "files")]
+    for part in (*near, "archive.path: missing"):
         assert part in told
 
 

@@ -71,11 +71,14 @@ def test_a_stream_configured_by_settings_is_killed_and_recovered(installed: dict
     before = command(installed, tmp_path, "status")
     assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [("shop", "sqlite", 0)]
     assert [(held["epoch"], held["sinks"]) for held in before["held"]] == [(1, {"shop": "waiting"})]
-    assert orders_in(tmp_path) == [*range(100)]
+    first = orders_in(tmp_path)
+    assert len({*first}) == len(first) == 100  # of files of the same age, any may come first
 
     recovered = command(installed, tmp_path, "recover")
     assert [(commit["epoch"], commit["outcome"]) for commit in recovered["commits"]] == [(1, "committed")]
-    assert orders_in(tmp_path) == [*range(200)]
+    both = orders_in(tmp_path)
+    assert len({*both}) == len(both) == 200
+    assert {*first} < {*both} < {*range(300)}
     assert command(installed, tmp_path, "status")["leftovers"] == []
 
 
@@ -101,8 +104,14 @@ def test_the_sink_passes_the_contract_and_a_wrong_one_fails_it_in_the_right_test
     failed = failed_tests(tmp_path / "report.xml")
 
     assert failed.pop("TestSqlite") == set(), done.stdout[-3000:]
-    assert failed == {
-        "TestCommitsAtStage": set(),
-        "TestForgetsTheEpoch": set(),
-        "TestTrustsTheStore": {"test_staged_data_that_is_lost_is_an_error_and_not_a_commit"},
+    assert failed.pop("TestTrustsTheStore") == {"test_staged_data_that_is_lost_is_an_error_and_not_a_commit"}
+    assert failed["TestCommitsAtStage"] >= {
+        "test_staged_rows_are_invisible",
+        "test_staging_and_aborting_are_not_remembered_as_epochs",
     }
+    assert failed["TestForgetsTheEpoch"] >= {
+        "test_commit_repeated_shows_the_rows_once_and_says_so",
+        "test_the_last_epoch_and_the_offsets_of_recent_ones_are_remembered",
+    }
+    assert "test_staged_rows_are_invisible" not in failed["TestForgetsTheEpoch"]
+    assert "test_of_several_that_claim_at_once_one_succeeds" not in set.union(*failed.values())

@@ -22,7 +22,7 @@ from epochal.sinks.files.manifest import PublishedEpoch
 from epochal.sinks.files.options import FileOptions
 from epochal.sinks.spark.values import quoted
 from epochal.sinks.storage.paths import spark_path
-from epochal.sinks.storage.register import Register
+from epochal.sinks.storage.register import Lineages, Register
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn.cuts import NoPast, SinkAt
 from epochal.txn.errors import CutGone
@@ -159,8 +159,7 @@ class Past:
         """The epochs of the cut with the files that hold their rows now; and other streams that write here."""
         register = Register(self.files, self.layout.lineages).read()
         query = self.at.lineage.partition("~")[0]
-        claim = register.claims.get(self.at.lineage)
-        replaced = set(claim.replaces) if claim is not None else set()
+        replaced = _replaced(register, self.at.lineage, query)
         # Compactions are read before manifests: the epochs whose files they joined are then all in the manifests.
         done = records.read(self.files, self.layout).done
         entries, others = [], set()
@@ -225,6 +224,18 @@ class Past:
             )
         if newest.columns is None and not any(entry.files for entry in self._entries()[0]):
             raise NoPast("it has no files yet, and the journal does not say which columns they will have")
+
+
+def _replaced(register: Lineages, lineage: str, query: str) -> set[str]:
+    """The streams whose place a stream took, or an earlier incarnation of it, and those whose place these took."""
+    left = [lineage, *(other for other in register.claims if _is_earlier(other, lineage, query))]
+    found: set[str] = set()
+    while left:
+        claim = register.claims.get(left.pop())
+        taken = set(claim.replaces) - found - {lineage} if claim is not None else set()
+        found |= taken
+        left += taken
+    return found
 
 
 def _is_earlier(other: str, lineage: str, query: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -90,5 +91,10 @@ def settle_when_stopped(run: Run) -> None:
 
 
 def _exit(number: int, frame: Any) -> None:  # noqa: ARG001  # Python's signature
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it at once
+    # Spark sends it twice, the second at once. Settling ends by itself, after `settle_timeout` at the latest.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # It closes the pipes of our output, too: what is written there from now on must not fail.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     sys.exit(128 + number)

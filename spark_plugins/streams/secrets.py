@@ -18,6 +18,7 @@ from epochal.sinks.config.settings import Settings
 from epochal.sinks.config.texts import parse_names
 from epochal.spark_plugins.streams.options import Source
 from epochal.spark_plugins.streams.reading import PREFIX, Given
+from epochal.txn.errors import OptionError
 
 REDACTION = "spark.redaction.regex"
 DEFAULT = "(?i)secret|password|token|access[.]?key"  # Spark's
@@ -38,7 +39,7 @@ class Resolved:
 def resolve(given: Given, stream: str, faults: Faults, redaction: str = DEFAULT) -> Resolved:
     """A stream's texts, ready to be understood; secrets in the wrong place and missing variables are noted."""
     own, secrets = dict(given.streams[stream]), set[str]()
-    hides = re.compile(redaction)
+    hides = _compiled(redaction)
     for key, text in given.streams[stream].items():
         where = _spelled(given, stream, key)
         variables = _REFERENCE.findall(text)
@@ -58,7 +59,7 @@ def resolve(given: Given, stream: str, faults: Faults, redaction: str = DEFAULT)
 
 def resolve_session(given: Given, faults: Faults) -> dict[str, str]:
     """The settings of the session that is to be made, in the same way."""
-    hides = re.compile(given.spark.get(REDACTION, DEFAULT))
+    hides = _compiled(given.spark.get(REDACTION, DEFAULT))
     for key, text in given.spark.items():
         secret = key != REDACTION and (hides.search(key) or hides.search(text))
         if secret and not _REFERENCE.search(text):
@@ -75,6 +76,15 @@ def mask(text: str, secrets: frozenset[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
+
+
+def _compiled(redaction: str) -> re.Pattern[str]:
+    """Spark's expression is one of Java's; nearly all of them mean the same in Python."""
+    try:
+        return re.compile(redaction)
+    except re.error as fault:
+        advice = "Which settings are secret must be known here too: use an expression that Java and Python both know"
+        raise OptionError(REDACTION, [f"{redaction!r} is none that Python knows: {fault}. {advice}"]) from None
 
 
 def _substituted(text: str, where: str, faults: Faults) -> str:

@@ -11,6 +11,7 @@ from epochal.testing import DirectoryParticipant
 from epochal.txn.errors import FencedOut
 from epochal.txn.journal import Journal
 from epochal.txn.recovery import fence
+from epochal.txn.resolution import EpochFacts
 from tests.cli.scene import ROWS, Scene, dying, elsewhere, going_away
 
 
@@ -100,6 +101,25 @@ def test_commit_of_an_eager_epoch_whose_driver_was_superseded_is_refused(scene: 
     scene.driver(target, eager=True)
 
     assert "generation 2 has taken over and stages it again" in refused(scene, "--commit", "1")
+
+
+def test_commit_of_an_eager_epoch_decides_for_the_attempt_it_has_checked_though_a_driver_starts_meanwhile(
+    scene: Scene,
+) -> None:
+    target = undecided_eager(scene)
+    facts = resolve._facts
+
+    def meanwhile(*arguments: object) -> EpochFacts:
+        found = facts(*arguments)  # type: ignore[arg-type]
+        scene.driver(target, eager=True)
+        return found
+
+    with patch.object(resolve, "_facts", meanwhile):
+        assert scene.command("resolve", "--commit", "1").code == 0
+
+    assert scene.journal.read().decided[1] == 1
+    scene.run(scene.driver(target, eager=True), 3)
+    assert target.rows() == [*ROWS] * 3
 
 
 def test_commit_of_an_eager_epoch_from_other_offsets_is_refused(scene: Scene) -> None:
@@ -246,6 +266,28 @@ def test_abort_is_refused_while_the_death_of_the_driver_is_not_proven(scene: Sce
     scene.stage(driver, target, 1)
 
     assert "its driver (pid 1 on elsewhere) is not proven to be dead" in refused(scene, "--abort", "1")
+
+
+def test_abort_does_not_stop_a_driver_that_starts_meanwhile(scene: Scene) -> None:
+    target = scene.target()
+    with dying():
+        driver = scene.driver(target)
+    scene.run(driver, 1)
+    scene.stage(driver, target, 1)
+    facts, started = resolve._facts, []
+
+    def meanwhile(*arguments: object) -> EpochFacts:
+        found = facts(*arguments)  # type: ignore[arg-type]
+        started.append(scene.driver(target))
+        return found
+
+    with patch.object(resolve, "_facts", meanwhile):
+        answer = scene.command("resolve", "--abort", "1")
+
+    assert answer.code == 2
+    assert "generation 2 was started while this command ran" in answer.err
+    scene.run(started[0], 3)
+    assert target.rows() == [*ROWS] * 3
 
 
 def test_abort_keeps_what_a_driver_prepares_while_it_runs(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import jsonschema
 import pytest
 
-from epochal.cli import commands, main, schema
+from epochal.cli import arguments, main, schema
 from epochal.cli.console.model import Phase
 from epochal.cli.exit_codes import MEANINGS
 from epochal.cli.verdict import Standing
@@ -50,7 +50,7 @@ def test_each_schema_is_one_and_is_printed(name: str, capsys: pytest.CaptureFixt
 
 
 def test_the_help_names_every_schema() -> None:
-    assert schema.names() == sorted(commands.SCHEMAS)
+    assert schema.names() == sorted(arguments.SCHEMAS)
 
 
 def of(name: str, *path: str) -> set[Any]:

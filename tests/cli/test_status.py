@@ -219,6 +219,19 @@ def test_an_epoch_that_a_dead_driver_was_staging_is_said_to_be_replayed(scene: S
     assert "epoch 1 was being staged; the next start replays it. Start the query again" in first_line(scene)
 
 
+def test_a_reader_that_closes_the_pipe_does_not_change_the_exit_code(scene: Scene) -> None:
+    with dying():
+        driver = scene.driver()
+    scene.run(driver, 1)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "epochal.cli", "status", str(scene.checkpoint)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (5, b"")
+
+
 def test_a_dead_driver_with_an_epoch_to_finish_names_the_one_command(scene: Scene) -> None:
     with dying():
         driver = scene.driver()

@@ -82,6 +82,23 @@ def test_the_streams_whose_place_it_took_are_in_it_and_others_are_named() -> Non
     assert pin["others"] == ["0000other"]
 
 
+@pytest.mark.parametrize("lineage", [LINEAGE, f"{LINEAGE}~2"])
+def test_the_streams_whose_place_those_took_or_an_earlier_incarnation_are_in_it_too(lineage: str) -> None:
+    files = disk(0, lineage=lineage)
+    publish(files, 7, {"older.json": b"7\n"}, lineage="0000older")
+    publish(files, 8, {"oldest.json": b"8\n"}, lineage="0000oldest")
+    register = Register(files, Layout(TARGET).lineages)
+    for version, (stream, replaces) in enumerate(
+        [("0000older", ("0000oldest",)), (LINEAGE, ("0000older",)), (lineage, ())]
+    ):
+        claim = Claim(lineage=stream, generation=1, start="s", journal="/j", replaces=replaces)
+        assert register.claim(claim, version=version)
+
+    assert sorted(listed(past(files, 0, lineage=lineage))) == sorted(
+        ["older.json", "oldest.json", name_of(0, lineage=lineage)]
+    )
+
+
 def test_earlier_incarnations_of_the_query_are_in_it_and_later_ones_are_not() -> None:
     files = disk(0, 1, 2)
     publish(files, 1, {"second.json": b"1\n"}, lineage=f"{LINEAGE}~2")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,9 @@ from epochal.metrics.prometheus import PrometheusMetrics
 from epochal.spark_plugins.remote import batches, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.spark_plugins.remote.query import raised_in
+from epochal.spark_plugins.remote.settling import ClientSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
+from epochal.txn.errors import TwoJournals
 
 DEADLINE = 30.0
 
@@ -295,31 +298,67 @@ def test_a_fault_of_the_file_system_does_not_end_the_watch() -> None:
     watch.remove()
 
 
-def test_a_process_that_is_told_to_stop_settles_and_leaves_at_once() -> None:
+def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_path: Path) -> None:
     program = (
         "import atexit, sys\n"
-        "atexit.register(print, 'too late')\n"  # as Spark's own, which may try for minutes to reach a dead server
+        f"atexit.register(open, {str(tmp_path / 'late')!r}, 'w')\n"  # as Spark's own, which may call a dead server
         "from epochal.spark_plugins import run\n"
         "from epochal.spark_plugins.remote.batches import settle_when_stopped\n"
         "class Run:\n"
-        "    def halt(self): print('settled')\n"
+        "    def halt(self):\n"
+        f"        open({str(tmp_path / 'settling')!r}, 'w').close()\n"
+        "        sys.stdin.readline()\n"
+        f"        open({str(tmp_path / 'settled')!r}, 'w').close()\n"
+        "        print('nobody reads this')\n"
         "def batch():\n"  # whose variables are gone at the exit, as those of Spark's worker
         "    one = Run()\n"
         "    run._runs.add(one)\n"
         "    settle_when_stopped(one)\n"
         "batch()\n"
         "print('ready', flush=True)\n"
-        "sys.stdin.read()\n"
+        "sys.stdin.readline()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
+    assert process.stdin is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + DEADLINE
+    while not (tmp_path / "settling").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)  # Spark sends it twice, and closes the pipes
+    process.stdout.close()
+    process.stdin.write("\n")
+    process.stdin.close()
 
-    assert process.communicate(timeout=DEADLINE)[0] == "settled\n"
-    assert process.returncode == 0
+    assert process.wait(DEADLINE) == 0
+    assert (tmp_path / "settled").exists()
+    assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.parametrize("adopt", [None, "1f0c9a2e.g2@2"])
+def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resolved: None, adopt: str | None
+) -> None:
+    def recover(*_: object) -> None:
+        raise TwoJournals("the target was claimed by another copy. Choose: adopt='1f0c9a2e.g2@2'")
+
+    monkeypatch.setattr(started, "columns_of", lambda _: ["id"])
+    monkeypatch.setattr(started, "start", lambda *_: SimpleNamespace(id="1f0c9a2e", runId="1"))
+    monkeypatch.setattr(ClientSettling, "reach", lambda _: (None, str(tmp_path)))
+    monkeypatch.setattr(ClientSettling, "recover", recover)
+    monkeypatch.setattr(EpochWriter, "_coordinator", lambda *_: SimpleNamespace(check=lambda: None))
+    writer = EpochWriter(RollingFileSink(str(tmp_path / "target"), format="json"), adopt=adopt)
+    query = stream().option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    if adopt is None:
+        with pytest.raises(TwoJournals):
+            writer.start(query)
+    else:
+        assert writer.start(query).id == "1f0c9a2e"
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:

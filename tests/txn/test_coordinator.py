@@ -722,3 +722,23 @@ def test_an_epoch_that_a_namesake_has_recorded_is_not_taken_for_ones_own() -> No
     stream.commit(0)
     third.settle()
     assert stream.sink().rows() == ["row"]
+
+
+def test_new_is_refused_before_the_journal_is_closed_if_another_stream_in_the_target_is_not_answered_too() -> None:
+    stream = Stream()
+    coordinator = stream.start()
+    stream.run(coordinator, 0)
+    other = Stream(files=stream.files, query="99999999-bbbb", path="other")
+    other.run(other.start(adopt=f"{TAG}@0"), 0)
+    before = dict(stream.files.content)
+
+    for begin in (stream.coordinator(new=f"{TAG}@0").check, stream.coordinator(new=f"{TAG}@0").begin):
+        with pytest.raises(ForeignTarget, match="new='99999999@0'"):
+            begin()
+        assert stream.files.content == before
+
+    going_on = stream.coordinator(new=[f"{TAG}@0", "99999999@0"])
+    going_on.check()
+    going_on.begin()
+    stream.run(going_on, 1)
+    assert stream.sink().rows() == [0, 0, 1]

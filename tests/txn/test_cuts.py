@@ -13,7 +13,7 @@ from epochal.txn.cut_file import CutFile, folder_beside, read
 from epochal.txn.cuts import Watermark, watermark
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.settler import Settler
-from tests.txn.stream import QUERY, Rows, Stream
+from tests.txn.stream import QUERY, TAG, Rows, Stream
 
 
 def mark_of(stream: Stream, incarnation: int = 1) -> Watermark:
@@ -84,6 +84,27 @@ def test_a_sink_that_was_moved_says_where_its_earlier_epochs_are() -> None:
     assert at.description.target == "b"
     assert at.notes == ("epochs 0 to 1 went to a",)
     assert list(at.starts) == [2]
+
+
+def test_a_sink_that_held_an_epoch_before_its_checkpoint_was_restored_is_in_the_watermark() -> None:
+    stream = Stream()
+    sinks = stream.sink("a"), stream.sink("b")
+    coordinator = stream.start(*sinks)
+    stream.run(coordinator, 0, 1)
+    copy = {path: data for path, data in stream.files.content.items() if path.startswith(stream.path)}
+    stream.run(coordinator, 2, 3)
+    stream.files.delete(stream.path)
+    stream.files.content.update(copy)
+
+    coordinator = stream.start(*sinks, adopt=f"{TAG}@3")
+    stream.run(coordinator, 2)
+
+    assert (mark_of(stream).epoch, sorted(mark_of(stream).sinks), mark_of(stream).absent) == (2, ["a", "b"], {})
+    stream.run(coordinator, 3, 4)
+    assert sinks[0].rows() == [0, 1, 2, 3, 4]
+    assert mark_of(stream).sinks["a"].notes == (
+        "2 epochs were not given to it again: its start was told that it held those up to 3",
+    )
 
 
 def test_notes_survive_the_compaction_of_the_journal() -> None:
@@ -246,3 +267,13 @@ def test_the_background_thread_writes_the_file_and_the_end_of_the_run_brings_it_
     settler.stop()
 
     assert files_of(stream) == ["000000000000.json"]
+
+
+def test_a_folder_that_another_stream_uses_is_left_alone() -> None:
+    stream = Stream()
+    other = f"{folder_beside(stream.journal().path)}/g000001.json"  # the journal of a stream that is called so
+    stream.files.create(other, b"a record")
+
+    settled(stream, 2)
+
+    assert files_of(stream) == ["g000001.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -473,6 +474,31 @@ def test_an_observer_that_raises_gets_no_further_event_and_changes_nothing(
     assert watched.story()[-1] == "done 0.1"
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert "gets no further events: broken observer" in caplog.text
+
+
+def test_an_observer_that_exits_in_a_thread_of_ours_does_not_end_the_thread(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exits(event: Event) -> None:
+        raise SystemExit(3)
+
+    observers = Observers([exits, watched.seen.append])
+    event = StreamEnded(lineage="", stream="", at=0.0, settled=True)
+    ended: list[bool] = []
+
+    def settles() -> None:
+        observers.emit(event)
+        ended.append(True)
+
+    thread = threading.Thread(target=settles)
+    thread.start()
+    thread.join()
+
+    assert ended == [True]
+    assert watched.seen == [event]
+    assert "gets no further events: 3" in caplog.text
+    with pytest.raises(SystemExit):  # in the main thread it may be a signal's handler that ends the process
+        Observers([exits]).emit(event)
 
 
 def test_an_event_that_cannot_be_made_stops_nothing(

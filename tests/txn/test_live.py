@@ -266,6 +266,12 @@ BROKEN = [
     changed(epochs=[7]),
     changed(held=[]),
     changed(sinks=[1]),
+    changed(at=float("nan")),
+    changed(at=float("inf")),
+    changed(at=-1.0),
+    changed(at=10**400),
+    changed(pid=10**400),
+    changed(epochs=[{**json.loads(encode(FULL))["epochs"][0], "begun": float("nan")}]),
 ]
 
 
@@ -466,3 +472,20 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_stops_nothing(
 
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
     assert "live file could not be written" in caplog.text
+
+
+def test_a_folder_that_another_stream_uses_is_neither_written_nor_removed(tmp_path: Path) -> None:
+    other = tmp_path / "orders-live"  # the journal of a stream that is called so
+    other.mkdir()
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders~2").mkdir()
+    (other / "g000001.json").write_text("a record")
+
+    for journal, earlier in (("orders", []), ("orders~2", [str(tmp_path / "orders")])):
+        path = str(tmp_path / journal)
+        writer = LiveWriter(FILES, path, live(path), LiveObserver(), earlier=earlier, pause=0.0)
+        writer.start()
+        writer.end()
+
+    assert [file.name for file in other.iterdir()] == ["g000001.json"]
+    assert read_live(FILES, str(tmp_path / "orders~2")).live is not None

@@ -20,6 +20,7 @@ from epochal.spark_plugins.streams.reading import from_settings
 from epochal.spark_plugins.streams.report import AWAY, FAULTS, OK, Report, StreamReport
 from epochal.spark_plugins.streams.secrets import resolve_session
 from epochal.testing import DirectoryParticipant
+from epochal.txn.errors import OptionError
 from tests.spark_plugins.streams.texts import GOOD, defined, faults, read
 
 SECRET = "hunter2"  # it is to be looked for
@@ -297,6 +298,15 @@ def test_secrets_of_the_session_are_refused_in_a_file_too(tmp_path: Path, monkey
     assert fault.startswith("spark.ssl.keyPassword: this is a secret")
     assert SECRET not in fault
     assert settings["spark.hadoop.x.secret"] == SECRET
+
+
+def test_a_redaction_that_only_java_understands_is_refused(tmp_path: Path) -> None:
+    given = read(tmp_path, GOOD.replace("[spark]", "[spark]\nredaction.regex = '\\p{Alpha}word'"))
+
+    with pytest.raises(OptionError, match=r"none that Python knows: bad escape \\p"):
+        resolve_session(given, Faults(""))
+    with pytest.raises(OptionError, match=r"spark\.redaction\.regex"):
+        define(given, given.spark["spark.redaction.regex"])
 
 
 def test_no_message_of_a_report_has_a_secret() -> None:

@@ -1,0 +1,276 @@
+"""The commands of `epochal` and their options, as argparse has them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from epochal._version import __version__
+from epochal.cli.exit_codes import MEANINGS, USAGE
+from epochal.cli.text import print_json_error
+from epochal.sinks.config.quantities import parse_duration, parse_size
+
+EXAMPLES = """examples:
+  epochal status  checkpoints/orders            the status of the stream and of each sink
+  epochal status  checkpoints/orders --json     the same as JSON
+  epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
+  epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
+  epochal top     checkpoints/*                 the same for several streams, live on the terminal
+  epochal ui      checkpoints/*                 the same in a browser, with a timeline of epochs
+  epochal report  checkpoints/* -o status.html  the same as one HTML file
+  epochal recover checkpoints/orders            finish what Spark has checkpointed, without the query
+  epochal resolve checkpoints/orders --abort 42 remove what a dead driver has staged of epoch 42, or say why not
+  epochal roll    checkpoints/orders            publish all open parts; stops a running query
+  epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
+  epochal gc      checkpoints/orders --yes      remove it
+  epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
+  epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
+  epochal check   orders.toml                   are sources, SQL, sinks and checkpoints of all streams right?
+  epochal run     orders.toml                   run the streams of a settings file; exit codes are in its --help
+  epochal demo                                  see exactly-once under kill -9, in a minute
+  epochal serve   cassandra | hdfs | kafka      run a real server on loopback until Ctrl-C
+
+CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://host/checkpoints/orders.
+PATH is the target of a sink, spelled the same way.
+exit codes:
+""" + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
+SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
+RUN_EPILOG = """with spark-submit:
+  spark-submit --properties-file orders.properties "$(epochal run --path)" [FILE] [--stream NAME]
+
+exit codes: 0 all streams ended, or were stopped by SIGTERM or Ctrl-C, and are settled; 1 a stream failed, or could not
+be settled or checked: start it again; 2 wrong settings or refused: a restart would end in the same way
+"""
+FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Has an exit code of its own for wrong usage, which says nothing about a stream."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: error: {message}\n")
+
+
+class _JsonParser(argparse.ArgumentParser):
+    """Prints usage errors as JSON too."""
+
+    def error(self, message: str) -> NoReturn:
+        print_json_error(argparse.ArgumentError(None, message), USAGE)
+        self.exit(USAGE)
+
+
+def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
+    """The commands and their options."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help='print JSON; errors too, as {"error": ...}')
+    # Accepted before and after the command. SUPPRESS: an absent one must not reset the other.
+    verbose = argparse.ArgumentParser(add_help=False)
+    verbose.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show the log, and tracebacks of errors",
+    )
+    stream = argparse.ArgumentParser(add_help=False)
+    stream.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation")
+    _add_stores(stream)
+
+    kind: type[argparse.ArgumentParser] = _JsonParser if as_json else _Parser
+    whole = kind(
+        prog="epochal",
+        description="Exactly-once sinks for PySpark Structured Streaming.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[verbose],
+    )
+    whole.add_argument("--version", action="version", version=f"epochal {__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    about = "show the status of a stream and its sinks; reads only"
+    commands.add_parser("status", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    about = "check that the sinks hold exactly the rows that were staged; reads only"
+    audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    audit.add_argument(
+        "--fast",
+        action="store_true",
+        help="check names, lengths and logs only; reads no rows and needs no Spark",
+    )
+    _add_console(commands, [common, verbose])
+    about = "finish every epoch that Spark has checkpointed, without running the query and without stopping it"
+    recover = commands.add_parser(
+        "recover", parents=[stream, common, verbose], help=about, description=_sentence(about)
+    )
+    about = "publish every open part before its limits are reached; stops a query that still runs"
+    roll = commands.add_parser("roll", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    about = "commit or abort one epoch by hand, where Spark does not decide otherwise; else say why not"
+    resolve = commands.add_parser(
+        "resolve", parents=[stream, common, verbose], help=about, description=_sentence(about)
+    )
+    which = resolve.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--commit", type=_number(0), metavar="N", help="make epoch N visible, if Spark has checkpointed it"
+    )
+    which.add_argument("--abort", type=_number(0), metavar="N", help="remove what a dead driver has staged of epoch N")
+    for patient in (recover, roll, resolve):
+        patient.add_argument(
+            "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds to wait for a store (60)"
+        )
+    about = "list the staged data that dead drivers left behind; --yes removes it"
+    collect = commands.add_parser("gc", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    collect.add_argument("--yes", action="store_true", help="remove it; without this option nothing is changed")
+    collect.add_argument(
+        "--fence",
+        action="store_true",
+        help="treat the newest driver as dead too; with --yes, a driver that still runs is stopped",
+    )
+    about = "join the small files of a rolling-file target; readers of the manifest see every row once meanwhile"
+    compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=_sentence(about))
+    compact.add_argument("path", metavar="PATH", help="the target of a RollingFileSink")
+    compact.add_argument(
+        "--max-bytes", type=_size, default="128 MB", metavar="SIZE", help="the size of joined files (128 MB)"
+    )
+    compact.add_argument(
+        "--grace",
+        type=_duration,
+        default="0",
+        metavar="TIME",
+        help="keep replaced files this long, such as 1h, for readers that listed them; a later run removes them (0)",
+    )
+    compact.add_argument(
+        "--header", type=_yes_or_no, metavar="yes|no", help="whether CSV files have a header; needed for CSV"
+    )
+    compact.add_argument("--dry-run", action="store_true", help="only list what would be joined")
+    about = "print the JSON schema of what a command prints with --json"
+    schema = commands.add_parser("schema", parents=[verbose], help=about, description=_sentence(about))
+    schema.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
+    configured = argparse.ArgumentParser(add_help=False)
+    configured.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="FILE.toml, or FILE.properties with spark.epochal.NAME.*; without it, the settings that spark-submit got",
+    )
+    configured.add_argument("--stream", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    about = "check the streams of a settings file: options, source, SQL, columns, checkpoints, targets; writes nothing"
+    commands.add_parser("check", parents=[configured, common, verbose], help=about, description=_sentence(about))
+    about = "run the streams of a settings file, or of Spark's settings, until they end or a signal stops them"
+    run = commands.add_parser(
+        "run",
+        parents=[configured, verbose],
+        help=about,
+        description=_sentence(about),
+        epilog=RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--check", action="store_true", help="only check, as `epochal check` does")
+    run.add_argument("--json", action="store_true", help="with --check: print JSON")
+    run.add_argument("--path", action="store_true", help="print the path of the program, for spark-submit")
+    about = "show exactly-once under kill -9, next to a plain foreachBatch under the same kills"
+    demo = commands.add_parser("demo", parents=[common, verbose], help=about, description=_sentence(about))
+    demo.add_argument("--kills", type=_number(3), default=3, metavar="N", help="number of kills (3)")
+    demo.add_argument("--epochs", type=_number(4), metavar="N", help="number of epochs (8, or more for more kills)")
+    demo.add_argument("--rows", type=_number(1), default=3000, metavar="N", help="orders in each epoch (3000)")
+    demo.add_argument("--keep", metavar="DIR", help="run in this folder, which must be new or empty, and keep it")
+    demo.add_argument("--timeout", type=_seconds, default=600.0, metavar="S", help="seconds before it gives up (600)")
+    about = "run a real server on loopback until Ctrl-C"
+    serve = commands.add_parser("serve", parents=[verbose], help=about, description=_sentence(about))
+    kinds = serve.add_subparsers(dest="server", metavar="SERVER", required=True)
+    about = "Apache Cassandra 5, in containers or as local processes from Maven's jars"
+    cassandra = kinds.add_parser("cassandra", parents=[common, verbose], help=about, description=about)
+    cassandra.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="number of nodes (1)")
+    cassandra.add_argument(
+        "--port", type=_number(1), metavar="N", help="the port for clients (9042, or a free one if 9042 is in use)"
+    )
+    cassandra.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    about = "Apache Hadoop's HDFS 3.5, a NameNode and DataNodes, in containers or as local processes from Maven's jars"
+    hdfs = kinds.add_parser("hdfs", parents=[common, verbose], help=about, description=about)
+    hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="number of DataNodes (1)")
+    hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
+    hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    about = "Apache Kafka 4.1, one broker that is its own controller, as a local process from Maven's jars"
+    kafka = kinds.add_parser("kafka", parents=[common, verbose], help=about, description=about)
+    kafka.add_argument(
+        "--partitions", type=_number(1), default=1, metavar="N", help="partitions of topics that are made by use (1)"
+    )
+    kafka.add_argument(
+        "--port", type=_number(1), metavar="N", help="the port for clients (9092, or a free one if 9092 is in use)"
+    )
+    kafka.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
+    return whole
+
+
+def _add_stores(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust",
+        metavar="HOST[,HOST]",
+        help="send user and password, or a certificate, to these Cassandra hosts, which only the journal names",
+    )
+    command.add_argument("--journal", metavar="J", help="the journal's location, if EpochWriter has journal=")
+
+
+def _add_console(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], parents: list[argparse.ArgumentParser]
+) -> None:
+    """The commands that show several streams."""
+    streams = argparse.ArgumentParser(add_help=False)
+    streams.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="the checkpointLocations of queries")
+    _add_stores(streams)
+    about = "show streams, sinks, epochs, lag and what is held, live on the terminal; reads only"
+    top = commands.add_parser("top", parents=[streams, *parents], help=about, description=_sentence(about))
+    top.add_argument("--once", action="store_true", help="print one frame and end")
+    about = "show the same in a browser, with a timeline of epochs; a page on 127.0.0.1, reads only"
+    ui = commands.add_parser("ui", parents=[streams, *parents], help=about, description=_sentence(about))
+    ui.add_argument("--port", type=_number(0), metavar="N", help="the page's port (4180, or a free one; 0: a free one)")
+    about = "write the page as one HTML file that can be sent around; reads only"
+    report = commands.add_parser("report", parents=[streams, *parents], help=about, description=_sentence(about))
+    report.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write; - for stdout")
+    report.add_argument("--audit", action="store_true", help="run `epochal audit --fast` and put the result in")
+
+
+def _sentence(text: str) -> str:
+    """Upper-case the first letter only: names keep their spelling."""
+    return text[0].upper() + text[1:]
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds, 0 or more")
+    return value
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r}: {fault}") from None
+
+
+def _duration(text: str) -> float:
+    try:
+        return 0.0 if text.strip() == "0" else parse_duration(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r}: 0, or {fault}") from None
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.lower() not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r}: yes or no")
+    return text.lower() == "yes"
+
+
+def _number(least: int) -> Callable[[str], int]:
+    """A whole number, not below a limit."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number, {least} or more")
+        return int(text)
+
+    return parse
