@@ -24,6 +24,7 @@ from epochal.txn.errors import (
     Refused,
     Rewound,
     SettlingFailed,
+    TwoDrivers,
     TwoJournals,
     UnsupportedQuery,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "SettlingFailed",
     "TimeBucket",
     "Tuning",
+    "TwoDrivers",
     "TwoJournals",
     "UnsupportedQuery",
     "__version__",

@@ -80,6 +80,13 @@ def location_of(stream: DataStreamWriter) -> str | None:
     return f"{common.rstrip('/')}/{name.get()}" if common and name.isDefined() else None
 
 
+def name_of(stream: DataStreamWriter) -> str | None:
+    """The queryName of a query that has not started; None if it has none, or if it cannot be told."""
+    options = _field(stream, "extraOptions")
+    name = None if options is None else options.get("queryName")
+    return str(name.get()) if name is not None and name.isDefined() else None
+
+
 def output_mode_of(stream: DataStreamWriter) -> str | None:
     """The output mode of a query that has not started: append, update or complete; None if it cannot be told."""
     mode = _field(stream, "outputMode")

@@ -25,12 +25,13 @@ from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
+from epochal.spark_plugins.lead import Lead, coordinator_of
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.remote import batches, started
 from epochal.spark_plugins.remote.query import RemoteEpochQuery
 from epochal.spark_plugins.remote.settling import ClientSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
-from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
+from epochal.spark_plugins.run import Run, one_line, run_of, run_of_query
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
@@ -42,12 +43,21 @@ from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
+OF_RUNS = (
+    "_lock",
+    "_run",
+    "_lead",
+    "_failure",
+    "_written",
+    "_checked",
+    "_knows_mode",
+)  # what does not hold in another process
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -109,6 +119,15 @@ class EpochWriter:
                 parse=parse_seconds,
             ),
         ] = 60.0,
+        takeover_timeout: Annotated[
+            float,
+            Option(
+                "how many seconds a start waits for [another driver](#two-drivers-run-the-same-checkpoint) of the "
+                "stream to end",
+                check=checks.seconds,
+                parse=parse_seconds,
+            ),
+        ] = 60.0,
         adopt: Annotated[
             str | Collection[str] | None,
             Option(
@@ -166,6 +185,7 @@ class EpochWriter:
             "journal": journal,
             "max_pending": max_pending,
             "settle_timeout": settle_timeout,
+            "takeover_timeout": takeover_timeout,
             "adopt": adopt,
             "new": new,
             "cache": cache,
@@ -180,6 +200,7 @@ class EpochWriter:
         self._journal = journal
         self._max_pending = max_pending
         self._settle_timeout = float(settle_timeout)
+        self._takeover_timeout = float(takeover_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
         self._observers = tuple(observers)
@@ -192,6 +213,7 @@ class EpochWriter:
         """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
+        self._lead: Lead | None = None  # a generation that was claimed for a query that is about to start
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
@@ -255,7 +277,8 @@ class EpochWriter:
     def start(self, stream: DataStreamWriter) -> EpochQuery:
         """Start the query. The handle that is returned settles when the query ends.
 
-        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts.
+        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts. If another driver
+        runs the query, this one takes over: it waits for the other to end, `takeover_timeout` seconds at most.
         """
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
@@ -263,20 +286,22 @@ class EpochWriter:
         if started.is_remote(stream):
             return self._start_remote(stream)
         try:
+            self.open_metrics()  # first: an address that is taken must not stop the driver that runs
             self._check_before(stream)
         except EpochalError as fault:
             location = bindings.location_of(stream)
             self._report_refused(fault, None, stream_name(location) if location else "")
             raise
+        lead = self._claim_before(stream)
         try:
-            query = stream.foreachBatch(self).start()
-        except Py4JJavaError as fault:
-            if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
-                raise
-            raise Refused(
-                f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
-                "checkpointLocation is?"
-            ) from fault
+            if lead is not None:
+                lead.wait(self._takeover_timeout)
+            query = _started(stream.foreachBatch(self))
+        except BaseException as fault:
+            if lead is not None:
+                self._lead = None
+                lead.abandon(fault)
+            raise
         handle = EpochQuery(query, self)
         self._checked = str(query.runId)
         try:
@@ -328,7 +353,8 @@ class EpochWriter:
 
     def ended(self, fault: StreamingQueryException | None, run: Run | None) -> None:
         """A query has ended: settle, and raise the error of this writer that ended it, if there is one."""
-        failure = None
+        failure: EpochalError | None = None
+        is_stopped_by_us = False
         if run is self._run:  # else another query uses this writer now
             failure, self._failure = self._failure, None
             self._run = None
@@ -337,7 +363,10 @@ class EpochWriter:
                 run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
-        if failure is not None and fault is not None:
+            if failure is None and fault is not None:
+                failure = run.conflict(str(fault))
+            is_stopped_by_us = run.failure is not None
+        if failure is not None and (fault is not None or is_stopped_by_us):
             raise failure from fault
 
     def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
@@ -399,6 +428,38 @@ class EpochWriter:
             ]
         )
 
+    def open_metrics(self) -> None:
+        """Serve metrics from now on, if there are any. Refused if another process uses their address."""
+        if self._metrics is not None:
+            observer_of(self._metrics)
+
+    def _claim_before(self, stream: DataStreamWriter) -> Lead | None:
+        """Claim a generation before Spark starts the query; None where only a started query tells its checkpoint.
+
+        A query that another writer of this process runs is left alone: Spark ends it, or refuses this start.
+        """
+        location = bindings.location_of(stream)
+        if location is None:
+            return None
+        files, path = resolve(location, stream._spark)
+        checkpoint = SparkCheckpoint(files, path)
+        if files.length(join(path, "metadata")) is None or run_of_query(checkpoint.query_id()) is not None:
+            return None
+        self._lead = self._lead_of(checkpoint, bindings.name_of(stream), waits=True)
+        return self._lead
+
+    def _lead_of(self, checkpoint: SparkCheckpoint, name: str | None, *, waits: bool = False) -> Lead:
+        return Lead(
+            checkpoint,
+            self._sinks,
+            eager=self._eager,
+            journal=self._journal,
+            choices=self._choices,
+            observers=self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers),
+            name=self.stream or name,
+            waits=waits,
+        )
+
     def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
         """The coordinator of a query on an existing or a new checkpoint, for checks."""
         is_new = files.length(join(path, "metadata")) is None
@@ -448,19 +509,30 @@ class EpochWriter:
                 before_start.check_output_mode(self._sinks, binding.output_mode)
             if not was_checked:
                 before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
-            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
+            files, path = resolve(binding.checkpoint, binding.session)
+            lead, self._lead = self._lead, None
+            if lead is None or (lead.query, lead.checkpoint) != (binding.query_id, path):
+                lead = self._lead_of(SparkCheckpoint(files, path), binding.name)
             self._run = Run(
                 binding,
-                self._sinks,
-                eager=self._eager,
+                lead,
                 journal=self._journal,
                 max_pending=self._max_pending,
-                choices=self._choices,
                 settle_timeout=self._settle_timeout,
-                observers=observers,
-                name=self.stream,
             )
             return self._run
+
+
+def _started(stream: DataStreamWriter) -> StreamingQuery:
+    try:
+        return stream.start()
+    except Py4JJavaError as fault:
+        if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
+            raise
+        raise Refused(
+            f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
+            "checkpointLocation is?"
+        ) from fault
 
 
 def _busy(run: Run) -> Refused:

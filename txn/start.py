@@ -18,7 +18,8 @@ from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused,
 from epochal.txn.guard import Observed, StartPlan, check_reincarnation, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
-from epochal.txn.model import Claim, Json, Memory, lineage_of
+from epochal.txn.liveness import process_of
+from epochal.txn.model import NO_EPOCH, Claim, Json, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
 from epochal.txn.process import this_process
@@ -58,7 +59,7 @@ class Generation:
             return (
                 f"a command (`epochal roll`, or `epochal gc --fence`) has claimed generation {view.generation}"
                 if by_command
-                else f"generation {view.generation} has taken over"
+                else f"generation {view.generation} has taken over. It is {driver_of(view.latest)}"
             )
         if view.latest is not None and view.latest.closed:
             return "the stream goes on as a new one"
@@ -216,10 +217,19 @@ class Start(Generic[Rows]):
 
 def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
     """The error of a driver whose generation is no longer the newest."""
+    at = f"epoch {epoch}: " if epoch > NO_EPOCH else ""
     return FencedOut(
-        f"epoch {epoch}: generation {generation} was superseded: {why}. This driver stops; start the query again if no "
-        "other runs it"
+        f"{at}generation {generation} was superseded: {why}. This driver stops; start the query again if no other "
+        "runs it"
     )
+
+
+def driver_of(started: GenerationStarted | None) -> str:
+    """The driver of a generation for people: its pid, its host, and since when."""
+    if started is None:
+        return "unknown"
+    since = f", started {started.at}" if started.at else ""
+    return f"{process_of(started.driver).name}{since}"
 
 
 def driver(version: str) -> dict[str, Json]:

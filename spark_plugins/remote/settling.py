@@ -10,8 +10,8 @@ from epochal.sinks.config.kinds import class_of
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.lead import open_journal
 from epochal.spark_plugins.remote.server_files import ServerFiles
-from epochal.spark_plugins.run import open_journal
 from epochal.txn.errors import EpochalError, NotSettled, Refused
 from epochal.txn.files import Files, is_local, join, local_path
 from epochal.txn.incarnations import current_journal
