@@ -49,15 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-OF_RUNS = (
-    "_lock",
-    "_run",
-    "_lead",
-    "_failure",
-    "_written",
-    "_checked",
-    "_knows_mode",
-)  # what does not hold in another process
+# What does not hold in another process.
+OF_RUNS = ("_lock", "_run", "_lead", "_failure", "_written", "_checked", "_knows_mode")
 NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
 
 
@@ -298,9 +291,7 @@ class EpochWriter:
                 lead.wait(self._takeover_timeout)
             query = _started(stream.foreachBatch(self))
         except BaseException as fault:
-            if lead is not None:
-                self._lead = None
-                lead.abandon(fault)
+            self._drop_lead(fault)
             raise
         handle = EpochQuery(query, self)
         self._checked = str(query.runId)
@@ -311,9 +302,11 @@ class EpochWriter:
             self._failure = self._failure or fault
             self._report_refused(self._failure, None)
             query.stop()
+            self._drop_lead(self._failure)
             raise self._failure from None
-        except BaseException:
+        except BaseException as fault:
             query.stop()  # the caller gets no handle to stop it
+            self._drop_lead(fault)
             raise
         return handle
 
@@ -448,6 +441,12 @@ class EpochWriter:
         self._lead = self._lead_of(checkpoint, bindings.name_of(stream), waits=True)
         return self._lead
 
+    def _drop_lead(self, fault: BaseException) -> None:
+        """Give up a generation whose query has not started."""
+        lead, self._lead = self._lead, None
+        if lead is not None:
+            lead.abandon(fault)
+
     def _lead_of(self, checkpoint: SparkCheckpoint, name: str | None, *, waits: bool = False) -> Lead:
         return Lead(
             checkpoint,
@@ -510,9 +509,11 @@ class EpochWriter:
             if not was_checked:
                 before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
             files, path = resolve(binding.checkpoint, binding.session)
-            lead, self._lead = self._lead, None
+            lead = self._lead
             if lead is None or (lead.query, lead.checkpoint) != (binding.query_id, path):
                 lead = self._lead_of(SparkCheckpoint(files, path), binding.name)
+            else:
+                self._lead = None
             self._run = Run(
                 binding,
                 lead,

@@ -98,6 +98,9 @@ def _running(facts: Facts) -> Verdict:
             f"{_shown(facts)}. It is suspended or stuck, or cannot write beside its journal: look at its log"
         )
         return Verdict(Standing.HELD, text, exit_codes.UNSETTLED)
+    if live is not None and live.waits_for is not None:
+        text = f"taking over: the driver ({driver.name}) waits for {live.waits_for}, to end; {_shown(facts)}"
+        return Verdict(Standing.RUNNING, text, exit_codes.WELL)
     if live is not None and live.held is not None:
         return _held(facts, live.held)
     if facts.unsettled and live is None:

@@ -55,9 +55,7 @@ class Stage:
         assert self.journal.claim(record)
         return Generation(self.journal, 1, record, before, {}, {})
 
-    def live(
-        self, number: int = 1, *, state: LiveState = LiveState.IDLE, at: float = NOW, process: Process = OLD
-    ) -> None:
+    def live(self, number: int = 1, *, state: LiveState = LiveState.IDLE, at: float = NOW) -> None:
         self.sequence += 1
         folder = Path(live_beside(self.journal.path))
         folder.mkdir(exist_ok=True)
@@ -66,7 +64,7 @@ class Stage:
             generation=number,
             start=f"start-{number}",
             journal=self.journal.place,
-            process=process,
+            process=OLD,
             at=at,
             state=state,
         )
