@@ -13,7 +13,6 @@ from epochal.cli.stream_status import read_status
 from epochal.cli.streams import open_stream
 from epochal.txn.files import LocalFiles
 from epochal.txn.live import LiveState, read_live
-
 from integration_tests.spark.checks import check_at_the_end, committed, visible_files
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
