@@ -24,6 +24,7 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.already_runs import RunningDriver, driver_at
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
 from epochal.spark_plugins.lead import Lead, coordinator_of
 from epochal.spark_plugins.query import EpochQuery
@@ -279,7 +280,8 @@ class EpochWriter:
         if started.is_remote(stream):
             return self._start_remote(stream)
         try:
-            self.open_metrics()  # first: an address that is taken must not stop the driver that runs
+            location = bindings.location_of(stream)
+            self.open_metrics(location, stream._spark)  # first: a start that fails must not stop a driver that runs
             self._check_before(stream)
         except EpochalError as fault:
             location = bindings.location_of(stream)
@@ -421,10 +423,28 @@ class EpochWriter:
             ]
         )
 
-    def open_metrics(self) -> None:
-        """Serve metrics from now on, if there are any. Refused if another process uses their address."""
-        if self._metrics is not None:
+    def open_metrics(self, location: str | None, spark: SparkSession) -> None:
+        """Serve metrics from now on, if there are any. Refused if another process uses their address.
+
+        That process is most often an earlier driver of the same stream: then the error names it.
+        """
+        if self._metrics is None:
+            return
+        try:
             observer_of(self._metrics)
+        except Refused as fault:
+            driver = None if location is None else self.running_driver(location, spark)
+            if driver is None:
+                raise
+            raise Refused(
+                f"{fault}. This very stream runs already: {driver}. It goes on. To replace it, stop it first, or start "
+                "this one with metrics at another address: it takes over then"
+            ) from None
+
+    def running_driver(self, location: str, spark: SparkSession) -> RunningDriver | None:
+        """The driver that runs the stream of a checkpoint in another process; None if none is known to be alive."""
+        files, path = resolve(location, spark)
+        return None if files.length(join(path, "metadata")) is None else driver_at(path, self._journal)
 
     def _claim_before(self, stream: DataStreamWriter) -> Lead | None:
         """Claim a generation before Spark starts the query; None where only a started query tells its checkpoint.

@@ -43,8 +43,12 @@ def check(path: str | None, names: Sequence[str], *, as_json: bool) -> int:
 
 def run(path: str | None, names: Sequence[str]) -> int:
     """Check all streams, then run them until they end."""
+    from epochal.spark_plugins.streams.checking import open_metrics
+
     checked, spark = _checked(path, names, for_running=True)
     report = checked.report
+    if spark is not None and not report.code:
+        open_metrics(spark, checked)
     if report.code or spark is None:
         print(f"{paint('epochal:', 'red', sys.stderr)} nothing was started\n{report.details()}", file=sys.stderr)
         return report.code
@@ -56,6 +60,8 @@ def run(path: str | None, names: Sequence[str]) -> int:
         say=lambda text: print(text, flush=True),
         complain=lambda text: print(f"{paint('epochal:', 'red', sys.stderr)} {text}", file=sys.stderr, flush=True),
     )
+    for line in report.running:
+        print(line, flush=True)
     code = running.run(spark, checked)
     with suppress(Py4JError, OSError):  # the JVM may be what failed
         spark.stop()

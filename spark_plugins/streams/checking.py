@@ -97,8 +97,19 @@ def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: Str
         if stream.writer is not None:
             with noting(report, ""):
                 stream.writer.check_location(location, spark)
+            with noting(report, ""):
+                driver = stream.writer.running_driver(location, spark)
+                report.driver, report.runs = (driver.to_json(), str(driver)) if driver is not None else (None, "")
         return [path]
     return []
+
+
+def open_metrics(spark: SparkSession, checked: Checked) -> None:
+    """Open the endpoints of all streams before one of them starts and takes over from a driver that runs."""
+    for stream, report in zip(checked.streams, checked.report.streams, strict=True):
+        _, options, writer = stream.whole()
+        with noting(report, f"{stream.prefix}metrics"):
+            writer.open_metrics(options.checkpoint, spark)
 
 
 def _targets(writer: EpochWriter, report: StreamReport) -> list[str]:
