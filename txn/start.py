@@ -24,6 +24,7 @@ from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
 from epochal.txn.process import this_process
 from epochal.txn.records import GenerationStarted, encode
+from epochal.txn.retirement import refuse_retired
 from epochal.txn.view import View
 
 Rows = TypeVar("Rows")
@@ -57,7 +58,7 @@ class Generation:
         if view.generation > self.number:
             by_command = view.latest is not None and view.latest.driver.get("fence")
             return (
-                f"a command (`epochal roll`, or `epochal gc --fence`) has claimed generation {view.generation}"
+                f"a command (`epochal roll`, `gc --fence` or `retire`) has claimed generation {view.generation}"
                 if by_command
                 else f"generation {view.generation} has taken over. It is {driver_of(view.latest)}"
             )
@@ -153,6 +154,7 @@ class Start(Generic[Rows]):
                 f"{journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
                 f"{self.query}. Nothing was written. Give each checkpoint a journal of its own"
             )
+        refuse_retired(before.latest, "this query cannot start")
         lineage = lineage_of(self.query, incarnation)
         memories = self._memories(lineage)
         _check_targets(memories)

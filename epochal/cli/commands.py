@@ -97,6 +97,12 @@ def _run(options: argparse.Namespace) -> int:
             return gc.run(
                 options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
             )
+        case "retire":
+            from epochal.cli import retire
+
+            return retire.run(
+                options.checkpoint, options.journal, why=options.why, undo=options.undo, as_json=options.json
+            )
         case "compact":
             from epochal.cli import compact
 

@@ -14,6 +14,7 @@ from epochal.cli import exit_codes
 from epochal.cli.text import lasting, listed
 from epochal.txn.live import LiveHeld, LiveRefusal, LiveState
 from epochal.txn.liveness import DriverStatus, Liveness
+from epochal.txn.retirement import Retirement
 
 
 class Standing(Enum):
@@ -26,6 +27,7 @@ class Standing(Enum):
     DEAD = "dead"
     UNKNOWN = "unknown"  # nothing tells whether a driver runs
     REFUSED = "refused"  # a start would be refused
+    RETIRED = "retired"  # a person has said that the stream is over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Facts:
     under_way: int | None = None  # the epoch that Spark has begun and nobody has prepared
     staging: bool = False  # of that epoch: a sink has begun to stage it
     refusal: str = ""  # why a start would be refused
+    retired: Retirement | None = None
     unreachable: Mapping[str, str] = field(default_factory=dict)  # sink -> error
     not_here: Mapping[str, str] = field(default_factory=dict)  # sink -> why this process cannot ask it
 
@@ -64,6 +67,8 @@ class Verdict:
 
 def judge(facts: Facts) -> Verdict:
     """How the stream stands."""
+    if facts.retired is not None and not facts.unsettled:
+        return Verdict(Standing.RETIRED, f"retired {facts.retired}; {_shown(facts)}", exit_codes.WELL)
     verdict = _standing(facts)
     unasked = [f"sink {sink!r} cannot be reached from here: {why}" for sink, why in facts.unreachable.items()]
     unasked += [f"sink {sink!r} was not checked: {why}" for sink, why in facts.not_here.items()]
@@ -152,7 +157,11 @@ def _dead(facts: Facts) -> Verdict:
 
 def _stopped(facts: Facts) -> Verdict:
     driver = facts.driver
-    who = "stopped" if driver.liveness is Liveness.ENDED else "stopped by a command (`epochal roll` or `gc --fence`)"
+    who = (
+        "stopped"
+        if driver.liveness is Liveness.ENDED
+        else "stopped by a command (`epochal roll`, `gc --fence` or `retire`)"
+    )
     refused = driver.live.refused if driver.live is not None else None
     if facts.unsettled:
         who += _because(refused)

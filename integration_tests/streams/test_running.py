@@ -141,7 +141,7 @@ def test_a_stream_that_another_process_runs_is_named_before_anything_is_written(
     world.feed(1)
     told = Told()
     assert told.run(spark, world, stream(world, "one")) == OK
-    journal = str(world.root / "one-checkpoint" / "epochal")
+    journal = str(world.root / "checkpoint-one" / "epochal")
     other = subprocess.Popen(
         [sys.executable, "-c", OTHER, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -255,7 +255,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible "
+            "stopped by a command (`epochal roll`, `gc --fence` or `retire`) and settled: epoch 41 is visible "
             "everywhere; nothing to "
             "do"
         ),
