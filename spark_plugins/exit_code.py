@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from epochal.txn.printable import printable
+
 UNSETTLED = 1
 
 _lock = threading.Lock()
@@ -44,7 +46,8 @@ def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) 
     with _lock:
         unsettled = dict(_unsettled)
     for checkpoint, why in unsettled.items():
-        _tell(f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n")
+        _tell(f"epochal: the query ended with unsettled epochs: {printable(why)}\n")
+        _tell(f"epochal: run `{recover(checkpoint)}`\n")
     if _at_once.is_set():
         _tell("")
         os._exit(UNSETTLED if unsettled else 0)

@@ -35,6 +35,7 @@ from epochal.txn.events import (
     TakeoverEnded,
 )
 from epochal.txn.model import Outcome
+from epochal.txn.printable import printable
 from epochal.txn.process import Process
 
 log = logging.getLogger("epochal")
@@ -61,7 +62,7 @@ class LogLines:
     def __call__(self, event: Event) -> None:
         level = level_of(event)
         if self._log.isEnabledFor(level):
-            self._log.log(level, "%s", text_of(event), extra=facts_of(event))
+            self._log.log(level, "%s", printable(text_of(event)), extra=facts_of(event))
 
 
 def level_of(event: Event) -> int:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from epochal.cli.text import paint, print_answer, table
+from epochal.cli.text import paint, print_answer, show, table
 from epochal.sinks.config.options import Faults
 from epochal.txn.errors import OptionError
 
@@ -50,18 +50,18 @@ def run(path: str | None, names: Sequence[str]) -> int:
     if spark is not None and not report.code:
         open_metrics(spark, checked)
     if report.code or spark is None:
-        print(f"{paint('epochal:', 'red', sys.stderr)} nothing was started\n{report.details()}", file=sys.stderr)
+        show(f"{paint('epochal:', 'red', sys.stderr)} nothing was started\n{report.details()}", sys.stderr)
         return report.code
     from py4j.protocol import Py4JError
 
     from epochal.spark_plugins.streams.running import Running
 
     running = Running(
-        say=lambda text: print(text, flush=True),
-        complain=lambda text: print(f"{paint('epochal:', 'red', sys.stderr)} {text}", file=sys.stderr, flush=True),
+        say=show,
+        complain=lambda text: show(f"{paint('epochal:', 'red', sys.stderr)} {text}", sys.stderr),
     )
     for line in report.running:
-        print(line, flush=True)
+        show(line)
     code = running.run(spark, checked)
     with suppress(Py4JError, OSError):  # the JVM may be what failed
         spark.stop()
