@@ -122,14 +122,17 @@ class Lead:
 
     def two_drivers(self) -> TwoDrivers:
         """The error if Spark has stopped this query because another one writes to its checkpoint."""
-        earlier = self.coordinator.begun.before.latest
-        is_known = earlier is not None and not earlier.driver.get("fence")
-        other = f"generation {earlier.generation} ({driver_of(earlier)})" if is_known and earlier else "it is not known"
+        earlier = [
+            started
+            for _, started in sorted(self.coordinator.begun.before.generations.items())
+            if not started.driver.get("fence")
+        ]
+        before = f"generation {earlier[-1].generation} ({driver_of(earlier[-1])})" if earlier else "none that is known"
         return TwoDrivers(
             f"Spark stopped this query because another driver wrote to its checkpoint {self.checkpoint} at the same "
-            f"time: {other}. No row is lost or doubled: generation {self.coordinator.generation}, this one, is the "
-            "newest, and an earlier driver stops at its next batch. Make sure that the other one has ended, then start "
-            "the query again"
+            f"time. The driver before this one is {before}. No row is lost or doubled: this one, generation "
+            f"{self.coordinator.generation}, is the newest, and an earlier driver stops at its next batch. Make sure "
+            "that the other has ended, then start the query again"
         )
 
 

@@ -59,10 +59,11 @@ class Run:
         self._ending = threading.Lock()
         self._closed = False
         self._settled = False
-        self._gives_way = False
+        self._gives_way = self._gave_way = False
         self._conflict: EpochalError | None = None
         self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
         self.progress = lead.progress
+        self.has_handle = False  # whether a handle of ours raises what ends this run
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
         self._settler: Settler[DataFrame] = Settler(
@@ -85,7 +86,8 @@ class Run:
                 on_end=lambda fault: _retire_soon(me(), fault),
             )
         causes.explain_conflicts(binding.run_id, lambda: _conflict_of(me()))
-        lead.live.watch = self._look
+        if not is_connect(binding.session):  # there a query that was stopped ends without an error for its client
+            lead.live.watch = self._look
         _runs.add(self)
 
     @property
@@ -186,6 +188,8 @@ class Run:
                 self._settled = True
             except FencedOut as fault:  # the other driver settles
                 log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
+                if self._gave_way and not self.has_handle:  # Spark's handle says nothing of it
+                    exit_code.record_fenced(self._recover_arguments, str(fault))
             except (EpochalError, OSError, Py4JError) as fault:
                 log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
                 exit_code.record_unsettled(self._recover_arguments, str(fault))
@@ -213,7 +217,8 @@ class Run:
     def _give_way(self) -> None:
         try:
             fault = self._lead.why_superseded()
-            if fault is not None and not self._closed:
+            if fault is not None and not self._closed and self._settler.failure is None:
+                self._gave_way = True
                 self._settler.fail(fault)
         except (EpochalError, OSError, Py4JError, PySparkException) as failed:
             log.warning("not stopped for a newer driver, which has fenced this one: %s", failed)

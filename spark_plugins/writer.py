@@ -300,6 +300,7 @@ class EpochWriter:
         try:
             # Not at the first batch: there may be epochs to settle and no new data.
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
+            handle.run.has_handle = True
         except EpochalError as fault:
             self._failure = self._failure or fault
             self._report_refused(self._failure, None)
