@@ -65,7 +65,7 @@ class TakeoverBegun(Event):
 class TakeoverEnded(Event):
     """The wait for an earlier driver is over. `how` it ended: see `TakeoverEnd`."""
 
-    kind: ClassVar[str] = "took-over"
+    kind: ClassVar[str] = "takeover"
     generation: int
     earlier: int
     host: str | None

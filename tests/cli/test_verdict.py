@@ -267,8 +267,10 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         driver(Liveness.ALIVE, live(state=LiveState.WAITING, waits_for="generation 2, pid 17 on vm")),
         {},
         WELL,
-        "taking over: the driver (pid 4711 on vm) waits for generation 2, pid 17 on vm, to end; epoch 41 is visible "
-        "everywhere",
+        (
+            "taking over: the driver (pid 4711 on vm) waits for generation 2, pid 17 on vm, to end; epoch 41 is visible "
+            "everywhere"
+        ),
     ),
     (
         "retired",
@@ -282,8 +284,10 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         NONE,
         {"retired": OVER, **LATE},
         UNSETTLED,
-        "stopped by a command (`epochal roll`, `gc --fence` or `retire`): epoch 42 is checkpointed but not visible in "
-        "'lake'. Run `epochal recover checkpoints/orders`",
+        (
+            "stopped by a command (`epochal roll`, `gc --fence` or `retire`): epoch 42 is checkpointed but not visible in "
+            "'lake'. Run `epochal recover checkpoints/orders`"
+        ),
     ),
     (
         "unknown",

@@ -54,8 +54,10 @@ LINES: list[tuple[Event, str, str]] = [
     (
         TakeoverBegun(**WHO, generation=3, since="2026-11-18T12:00:00Z", timeout=60.0, **EARLIER),  # type: ignore[arg-type]
         "WARNING",
-        "stream orders waits up to 60 s for another driver to end: generation 2, pid 4711 on spark-7, started "
-        "2026-11-18T12:00:00Z",
+        (
+            "stream orders waits up to 60 s for another driver to end: generation 2, pid 4711 on spark-7, started "
+            "2026-11-18T12:00:00Z"
+        ),
     ),
     (
         TakeoverEnded(**WHO, generation=3, how="ended", seconds=4.1, **EARLIER),  # type: ignore[arg-type]
@@ -65,8 +67,10 @@ LINES: list[tuple[Event, str, str]] = [
     (
         TakeoverEnded(**WHO, generation=3, how="timeout", seconds=60.0, **EARLIER),  # type: ignore[arg-type]
         "WARNING",
-        "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. It "
-        "can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then",
+        (
+            "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. It "
+            "can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
+        ),
     ),
     (EpochBegun(**OF_EPOCH), "DEBUG", "epoch 42 begun"),  # type: ignore[arg-type]
     (EpochSkipped(**OF_EPOCH), "INFO", "epoch 42 skipped: it was already written"),  # type: ignore[arg-type]
