@@ -268,8 +268,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "taking over: the driver (pid 4711 on vm) waits for generation 2, pid 17 on vm, to end; epoch 41 is visible "
-            "everywhere"
+            "taking over: the driver (pid 4711 on vm) waits for generation 2, pid 17 on vm, to end; epoch 41 is "
+            "visible everywhere"
         ),
     ),
     (
@@ -285,8 +285,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"retired": OVER, **LATE},
         UNSETTLED,
         (
-            "stopped by a command (`epochal roll`, `gc --fence` or `retire`): epoch 42 is checkpointed but not visible in "
-            "'lake'. Run `epochal recover checkpoints/orders`"
+            "stopped by a command (`epochal roll`, `gc --fence` or `retire`): epoch 42 is checkpointed but not "
+            "visible in 'lake'. Run `epochal recover checkpoints/orders`"
         ),
     ),
     (

@@ -68,8 +68,8 @@ LINES: list[tuple[Event, str, str]] = [
         TakeoverEnded(**WHO, generation=3, how="timeout", seconds=60.0, **EARLIER),  # type: ignore[arg-type]
         "WARNING",
         (
-            "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. It "
-            "can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
+            "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. "
+            "It can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
         ),
     ),
     (EpochBegun(**OF_EPOCH), "DEBUG", "epoch 42 begun"),  # type: ignore[arg-type]
