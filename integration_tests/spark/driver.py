@@ -69,7 +69,7 @@ def main() -> Ending:
     if arguments.deaf:
         _hear_nothing()
     if arguments.unaware:
-        Run._look = lambda _: None  # type: ignore[method-assign]  # it notices a newer driver only in a batch
+        _look_for_nobody()
     try:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
         given = dict(setting.split("=", 1) for setting in arguments.conf)
@@ -291,6 +291,11 @@ def _compact_often() -> None:
 def _hear_nothing() -> None:
     """Only the end of the interpreter is left to settle the last epoch."""
     _Events.onQueryProgress = _Events.onQueryIdle = _Events.onQueryTerminated = _Events.onQueryStarted  # type: ignore[method-assign]
+
+
+def _look_for_nobody() -> None:
+    """A newer driver is noticed only in a batch."""
+    Run._look = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
 
 
 def _arguments() -> argparse.Namespace:

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from epochal.cli import retire
+from epochal.cli.stream_status import StreamStatus
 from epochal.sinks.config import kinds
 from epochal.txn import failpoints
 from epochal.txn.errors import CommitFailed, FencedOut, Refused
@@ -188,12 +190,10 @@ def test_a_kill_leaves_it_retired_or_not_and_a_repeat_finishes(scene: Scene, mom
 def test_a_start_between_the_check_and_the_record_is_not_overlooked(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from epochal.cli import retire
-
     dead(scene)
     check = retire.check
 
-    def checked(status: retire.StreamStatus) -> None:
+    def checked(status: StreamStatus) -> None:
         check(status)
         scene.driver()  # it lives
 

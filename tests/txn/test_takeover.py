@@ -113,7 +113,8 @@ def test_it_waits_until_the_earlier_driver_says_that_it_has_ended(stage: Stage) 
     assert isinstance(begun, TakeoverBegun)
     assert (begun.earlier, begun.host, begun.pid, begun.since) == (1, "spark-1", 11, "2026-11-18T12:00:00Z")
     assert isinstance(ended, TakeoverEnded)
-    assert (ended.how, ended.seconds) == ("ended", pytest.approx(3.0, abs=LOOK))
+    assert ended.how == "ended"
+    assert ended.seconds == pytest.approx(3.0, abs=LOOK)
 
 
 def test_it_waits_until_its_process_is_gone(stage: Stage) -> None:
