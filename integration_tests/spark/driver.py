@@ -295,7 +295,7 @@ def _hear_nothing() -> None:
 
 def _look_for_nobody() -> None:
     """A newer driver is noticed only in a batch."""
-    Run._look = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
+    Run._look = lambda self: None  # type: ignore[method-assign]
 
 
 def _arguments() -> argparse.Namespace:
