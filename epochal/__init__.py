@@ -91,7 +91,7 @@ __all__ = [
     "session",
 ]
 
-if any(find_spec(package) is None for package in ("cassandra", "numpy", "pandas", "pyarrow")):
+if any(find_spec(package) is None for package in ("numpy", "pyarrow")):  # which the Cassandra sink loads
     # `from epochal import *` would fail, and with it every program that needs no Cassandra. By name they are found, and
     # say what to install.
     __all__[:] = [name for name in __all__ if name not in ("CassandraSink", "Connection", "Tuning")]

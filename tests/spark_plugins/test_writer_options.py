@@ -106,7 +106,7 @@ def test_the_public_names_are_these() -> None:
 def test_everything_is_imported_without_the_packages_of_cassandra() -> None:
     code = """
 import sys
-sys.modules["cassandra"] = None  # as if it was not installed
+sys.modules["numpy"] = None  # as if it was not installed
 from epochal import *
 assert "EpochWriter" in globals() and "DeltaSink" in globals()
 assert "CassandraSink" not in globals()
@@ -118,7 +118,7 @@ except ModuleNotFoundError as missing:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert run.stdout.strip() == (
-        "Cassandra's packages are not installed (cassandra is missing): pip install 'epochal[cassandra]'"
+        "Cassandra's packages are not installed (numpy is missing): pip install 'epochal[cassandra]'"
     ), run.stderr
 
 
