@@ -19,7 +19,7 @@ from epochal.txn import failpoints
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, TwoDrivers
-from epochal.txn.events import Observer
+from epochal.txn.events import Observer, StreamRefused
 from epochal.txn.files import Files, join
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.live import Live
@@ -27,7 +27,7 @@ from epochal.txn.live_fold import LiveObserver
 from epochal.txn.live_writer import LiveWriter
 from epochal.txn.participant import Participant
 from epochal.txn.process import this_process
-from epochal.txn.reporting import stream_name
+from epochal.txn.reporting import one_line, stream_name
 from epochal.txn.start import driver_of, superseded
 from epochal.txn.takeover import Takeover
 
@@ -106,6 +106,12 @@ class Lead:
         coordinator = self.coordinator
         if isinstance(fault, EpochalError):
             coordinator.reporter.refused(coordinator.lineage, fault, None)
+        elif isinstance(fault, Exception):
+            stream = coordinator.reporter.observers.stream
+            why = {"error": type(fault).__name__, "reason": one_line(fault)}
+            self.live_events(
+                StreamRefused(lineage=coordinator.lineage, stream=stream, at=time.time(), epoch=None, **why)
+            )
         coordinator.reporter.ended(coordinator.lineage, settled=False)
         self.live.end()
 

@@ -448,12 +448,12 @@ class EpochWriter:
         return None if files.length(join(path, "metadata")) is None else driver_at(path, self._journal)
 
     def _claim_before(self, stream: DataStreamWriter) -> Lead | None:
-        """Claim a generation before Spark starts the query; None where only a started query tells its checkpoint.
+        """Claim a generation before Spark starts the query; None where only a started query tells what it is.
 
         A query that another writer of this process runs is left alone: Spark ends it, or refuses this start.
         """
         location = bindings.location_of(stream)
-        if location is None:
+        if location is None or not bindings.is_plain(stream):
             return None
         files, path = resolve(location, stream._spark)
         checkpoint = SparkCheckpoint(files, path)
