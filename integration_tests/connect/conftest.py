@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -19,4 +20,13 @@ def connect(java_options: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="session")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with client(tmp_path_factory.mktemp("client")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client that sees no file of the tests."""
+    if subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs Linux, and the right to have mounts of one's own: unshare --mount")
+    with client(tmp_path_factory.mktemp("far"), away=tmp_path_factory.getbasetemp()) as started:
         yield started
