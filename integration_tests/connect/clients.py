@@ -17,7 +17,6 @@ from integration_tests.connect.server import REPOSITORY, Server
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World
 
-
 COMMAND = [sys.executable, "-m", "integration_tests.connect.client"]
 # Its own mounts: a folder that is empty for it, whatever the others have there.
 ELSEWHERE = ["sh", "-c", 'mount -t tmpfs none "$1" && shift && exec "$@"', "sh"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.spark_plugins import before_start
 from epochal.spark_plugins.remote import started
-from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.settling import RemoteSettling
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def start(
     settle_timeout: float,
     coordinator: Callable[[Files, str], Coordinator[DataFrame]],
     sent: Callable[[RemoteQuery], Batches],
-) -> tuple[StreamingQuery, ClientSettling]:
+) -> tuple[StreamingQuery, RemoteSettling]:
     """Check what the client can, settle what an earlier run left, and start the query.
 
     ``coordinator`` makes the one of a checkpoint; ``sent`` makes what goes to the server.
@@ -46,13 +46,15 @@ def start(
     remote = started.prepared(stream)
     for sink in sinks:
         sink.check_output_mode(remote.output_mode)
-    settling = ClientSettling(session, remote.checkpoint, sinks, journal=journal, timeout=settle_timeout)
-    if (place := settling.reach()) is not None:
+    settling = RemoteSettling(session, remote.checkpoint, sinks, journal=journal, timeout=settle_timeout)
+    state = settling.state()
+    if (place := settling.reach(state)) is not None:
         coordinator(*place).check()
+    if state.get("unsettled"):
         try:
-            settling.recover(*place)
+            settling.settle(str(state["query"]))
         except Refused:
             if not (choices.adopt or choices.new):
                 raise
-            # The check has accepted what the user chose, which only a start can carry out: the first batch settles.
+            # Only a start can carry out what the user chose: the first batch settles.
     return started.start(stream, sent(remote)), settling

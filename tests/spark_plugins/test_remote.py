@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ pytest.importorskip("grpc", reason="needs epochal[connect]")
 
 from prometheus_client import CollectorRegistry
 from pyspark.cloudpickle import dumps
+from pyspark.errors import PySparkException
 
 import epochal
 from epochal import (
@@ -26,6 +28,7 @@ from epochal import (
     Connection,
     DeltaSink,
     EpochWriter,
+    NotSettled,
     OptionError,
     Refused,
     Rolling,
@@ -33,10 +36,10 @@ from epochal import (
     UnsupportedQuery,
 )
 from epochal.metrics.prometheus import PrometheusMetrics
-from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote import batches, calls, on_server, settling, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.spark_plugins.remote.query import raised_in
-from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.settling import RemoteSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.txn.errors import TwoJournals
 
@@ -302,18 +305,17 @@ def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_pat
     program = (
         "import atexit, sys\n"
         f"atexit.register(open, {str(tmp_path / 'late')!r}, 'w')\n"  # as Spark's own, which may call a dead server
-        "from epochal.spark_plugins import run\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
         "from epochal.spark_plugins.remote.batches import settle_when_stopped\n"
         "class Run:\n"
         "    def halt(self):\n"
         f"        open({str(tmp_path / 'settling')!r}, 'w').close()\n"
         "        sys.stdin.readline()\n"
-        f"        open({str(tmp_path / 'settled')!r}, 'w').close()\n"
+        "        with ThreadPoolExecutor() as pool:\n"  # as WebHDFS does, and Cassandra's driver
+        f"            pool.submit(open, {str(tmp_path / 'settled')!r}, 'w').result().close()\n"
         "        print('nobody reads this')\n"
         "def batch():\n"  # whose variables are gone at the exit, as those of Spark's worker
-        "    one = Run()\n"
-        "    run._runs.add(one)\n"
-        "    settle_when_stopped(one)\n"
+        "    settle_when_stopped(Run())\n"
         "batch()\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
@@ -343,13 +345,14 @@ def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_pat
 def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resolved: None, adopt: str | None
 ) -> None:
-    def recover(*_: object) -> None:
+    def settle(*_: object) -> None:
         raise TwoJournals("the target was claimed by another copy. Choose: adopt='1f0c9a2e.g2@2'")
 
     monkeypatch.setattr(started, "columns_of", lambda _: ["id"])
     monkeypatch.setattr(started, "start", lambda *_: SimpleNamespace(id="1f0c9a2e", runId="1"))
-    monkeypatch.setattr(ClientSettling, "reach", lambda _: (None, str(tmp_path)))
-    monkeypatch.setattr(ClientSettling, "recover", recover)
+    monkeypatch.setattr(RemoteSettling, "state", lambda _: {"query": "1f0c9a2e", "unsettled": [2]})
+    monkeypatch.setattr(RemoteSettling, "reach", lambda *_: (None, str(tmp_path)))
+    monkeypatch.setattr(RemoteSettling, "settle", settle)
     monkeypatch.setattr(EpochWriter, "_coordinator", lambda *_: SimpleNamespace(check=lambda: None))
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target"), format="json"), adopt=adopt)
     query = stream().option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -359,6 +362,72 @@ def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
             writer.start(query)
     else:
         assert writer.start(query).id == "1f0c9a2e"
+
+
+def test_a_client_of_another_version_gets_no_answer_but_why() -> None:
+    answer = calls.answer_to({"function": "state_of", "arguments": {}, "version": "0.0.1", "id": ""})
+
+    assert answer["error"] == "Refused"
+    assert "the client has epochal 0.0.1" in answer["text"]
+
+
+def test_the_state_of_a_checkpoint_tells_an_old_copy_from_it(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path, epochs in ((first, 3), (second, 2)):
+        path.mkdir()
+        planned(path, epochs)
+    states = [on_server.state_of(f"file:{path}", None) for path in (first, second)]
+
+    assert states[0] != states[1]
+    assert on_server.state_of(f"file:{first}", None) == states[0]
+    assert (states[0]["query"], states[0]["planned"], states[0]["committed"]) == (ID, 2, 1)
+    assert on_server.state_of(f"file:{tmp_path / 'new'}", None) == {}
+
+
+def test_a_server_that_does_not_reach_the_checkpoint_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EPOCHAL_WEBHDFS", raising=False)
+    request = {"function": "state_of", "arguments": {"checkpoint": "hdfs://host/c", "journal": None}}
+
+    answer = calls.answer_to({**request, "version": epochal.__version__})
+
+    assert "Set EPOCHAL_WEBHDFS to its HTTP address" in answer["text"]
+
+
+def test_only_the_checkpoint_of_the_query_is_settled(tmp_path: Path) -> None:
+    none = b64encode(pickle.dumps(())).decode()
+
+    with pytest.raises(Refused, match=f"is the checkpoint of query {ID}, not of another"):
+        on_server.settle(planned(tmp_path, 3), None, "another", none, 1.0)
+
+
+def test_a_process_that_is_killed_while_it_settles_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[Exception] = [PySparkException("Python worker exited unexpectedly"), NotSettled("the store is away")]
+    calls_made = []
+
+    def call(*_: object, **arguments: Any) -> None:
+        calls_made.append(arguments["timeout"])
+        if faults:
+            raise faults.pop(0)
+
+    monkeypatch.setattr(settling, "call", call)
+    session: Any = None
+    RemoteSettling(session, "file:/c", (), journal=None, timeout=30).settle(ID)
+
+    assert len(calls_made) == 3
+    assert max(calls_made) <= settling.LONGEST
+
+
+def test_a_server_that_does_not_answer_is_not_taken_for_one_that_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(*_: object, **__: object) -> None:
+        raise PySparkException("the server is gone\n\tat org.apache.spark")
+
+    monkeypatch.setattr(settling, "call", call)
+    session: Any = None
+
+    with pytest.raises(
+        NotSettled, match=r"the server is gone\. They are safe\. Run `epochal recover /c` on the server"
+    ):
+        RemoteSettling(session, "file:/c", (), journal=None, timeout=30).settle(ID, 0.1)
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
