@@ -46,6 +46,10 @@ class Client:
         if away is not None:
             wait_until(lambda: self._process.poll() is not None or self.seen(away).is_mount(), "a folder to be hidden")
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def seen(self, path: Path) -> Path:
         """What this client sees at a path, as others reach it."""
         return Path(f"/proc/{self._process.pid}/root{path}")

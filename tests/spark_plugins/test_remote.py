@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 
 import epochal
 from epochal import (
+    BadRows,
     Bucket,
     CassandraSink,
     Connection,
@@ -232,6 +233,28 @@ def test_a_batch_of_a_query_that_the_writer_did_not_start_is_refused() -> None:
 
     with pytest.raises(UnsupportedQuery, match=r"writer\.start"):
         batches.bound(session, None, 0)
+
+
+class ConnectSession(Session):
+    """As far as its module tells."""
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_a_frame_that_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    writer = EpochWriter(RollingFileSink(str(tmp_path / "target")))
+    writer._remote = RemoteQuery("orders", planned(checkpoint, 1), "append")
+    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=["_epochal_id"])
+    frame.drop = lambda *_: frame
+
+    with pytest.raises(BadRows, match="'_epochal_id'"):
+        writer(frame, 0)
+
+    assert not (tmp_path / "target").exists()
+    assert not (checkpoint / "epochal").exists()
 
 
 def test_two_versions_of_epochal_are_refused() -> None:
