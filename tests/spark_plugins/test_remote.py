@@ -247,7 +247,7 @@ def test_a_frame_that_does_not_fit_is_refused_before_anything_is_written(tmp_pat
     checkpoint.mkdir()
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target")))
     writer._remote = RemoteQuery("orders", planned(checkpoint, 1), "append")
-    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=["_epochal_id"])
+    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=["_epochal_id"], schema=None)
     frame.drop = lambda *_: frame
 
     with pytest.raises(BadRows, match="'_epochal_id'"):
