@@ -15,7 +15,6 @@ from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.remote.on_server import check_version
 from epochal.txn.errors import Refused, UnsupportedQuery
-from epochal.txn.files import join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,23 +51,19 @@ def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Bind
 def _check_own(session: SparkSession, checkpoint: str, query_id: str, epoch: int) -> None:
     """The checkpoint has the query's id, and the epoch of this batch is its newest, planned and not committed."""
     files, path = resolve(checkpoint, session)
-    found = SparkCheckpoint(files, path).query_id()
-    if found != query_id:
+    found = SparkCheckpoint(files, path)
+    if (owner := found.query_id()) != query_id:
         raise Refused(
-            f"{path} is the checkpoint of query {found}, and this batch is query {query_id}'s. Nothing was written. "
+            f"{path} is the checkpoint of query {owner}, and this batch is query {query_id}'s. Nothing was written. "
             "Do this process and the server see the same file system?"
         )
-    planned, committed = (_highest(files.names(join(path, folder))) for folder in ("offsets", "commits"))
+    planned, committed = found.planned(), found.committed()
     if planned != epoch or committed >= epoch:
         raise Refused(
             f"{path} is not where this query writes its checkpoint: its newest planned epoch is {planned} and its "
             f"newest committed one {committed}, while epoch {epoch} is being written. It is a copy, or another file "
             "system of the same name. Nothing was written"
         )
-
-
-def _highest(names: tuple[str, ...]) -> int:
-    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=-1)
 
 
 def settle_when_stopped(run: Run) -> None:
