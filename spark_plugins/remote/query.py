@@ -27,6 +27,14 @@ class RemoteEpochQuery(EpochQuery):
         super().__init__(query, writer)
         self._settling = settling
 
+    def exception(self) -> EpochalError | StreamingQueryException | None:
+        theirs = self._query.exception()
+        ours = None if theirs is None else raised_in(str(theirs))
+        if ours is None:
+            return theirs
+        ours.__cause__ = theirs
+        return ours
+
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. NotSettled if it is not known to be."""
         self._settling.settle(str(self._query.id), timeout)

@@ -11,7 +11,7 @@ import time
 from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -39,7 +39,7 @@ from epochal import (
 from epochal.metrics.prometheus import PrometheusMetrics
 from epochal.spark_plugins.remote import batches, calls, on_server, settling, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
-from epochal.spark_plugins.remote.query import raised_in
+from epochal.spark_plugins.remote.query import RemoteEpochQuery, raised_in
 from epochal.spark_plugins.remote.settling import RemoteSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.txn.errors import TwoJournals
@@ -466,3 +466,17 @@ def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
     assert str(error) == "the frame does not fit the sinks:\n  - sink 'a': no"
     assert raised_in("Traceback:\nValueError: epochal.txn.errors.BadRows: no") is None
     assert raised_in("epochal.txn.errors.NoSuchError: no") is None
+
+
+def test_the_handle_tells_the_error_of_the_servers_process_as_ours() -> None:
+    theirs = PySparkException("Traceback:\nepochal.txn.errors.FencedOut: generation 3 was superseded\n")
+    unused: Any = None
+    ended, ended_well, failed = (
+        RemoteEpochQuery(cast(Any, SimpleNamespace(exception=lambda fault=fault: fault)), unused, unused).exception()
+        for fault in (theirs, None, PySparkException("a column is missing"))
+    )
+
+    assert isinstance(ended, epochal.FencedOut)
+    assert ended.__cause__ is theirs
+    assert ended_well is None
+    assert isinstance(failed, PySparkException)
