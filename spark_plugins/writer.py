@@ -275,7 +275,6 @@ class EpochWriter:
             journal=self._journal,
             choices=self._choices,
             settle_timeout=self._settle_timeout,
-            coordinator=self._coordinator,
             sent=self._sent,
         )
         return RemoteEpochQuery(query, self, settling)
@@ -390,7 +389,7 @@ class EpochWriter:
             raise _busy(run)  # what its sinks hold is of that query
         self.check_location(location, stream._spark)
 
-    def check_location(self, location: str, spark: SparkSession) -> None:
+    def check_location(self, location: str, spark: SparkSession | None = None) -> None:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
         files, path = resolve(location, spark)
         before_start.check_places(self._sinks, path)

@@ -1,7 +1,6 @@
-"""What a client asks of its server (`calls`): how a checkpoint stands, and to settle it.
+"""What a client asks of its server (`calls`): to check a checkpoint, and to settle it.
 
-Both need files only, and no session: those of the server's machine, and HDFS by WebHDFS. `state_of` runs in the client
-too, to tell whether both see the same checkpoint.
+Both need files only, those of the server's machine and HDFS by WebHDFS, and no session.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 import pickle
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal._version import __version__
 from epochal.sinks.config.kinds import class_of
-from epochal.sinks.storage.connect import check_reachable
+from epochal.sinks.storage import connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
@@ -21,7 +20,7 @@ from epochal.spark_plugins.run import open_journal
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import NotSettled, Refused, SinkUnavailable
-from epochal.txn.files import Files, is_local, join, local_path
+from epochal.txn.files import is_local, join, local_path
 from epochal.txn.incarnations import current_journal
 from epochal.txn.journal import Journal, scratch_beside
 from epochal.txn.model import Json
@@ -30,6 +29,9 @@ from epochal.txn.plan import decided_not_done
 from epochal.txn.recovery import Recovery, Sinks
 from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.settler import Retrying
+
+if TYPE_CHECKING:
+    from epochal.spark_plugins.writer import EpochWriter
 
 
 def check_version(client: str) -> None:
@@ -41,36 +43,36 @@ def check_version(client: str) -> None:
         )
 
 
-def state_of(checkpoint: str, journal: str | None) -> dict[str, Json]:
-    """How a checkpoint stands; empty if there is none yet. Two that differ in anything that counts have two states."""
-    files, path = _reached(checkpoint)
-    with refuse_unreachable(f"the checkpoint {path}, or its journal,", "Can the server's user read it?"):
-        if files.length(join(path, "metadata")) is None:
-            return {}
-        found = SparkCheckpoint(files, path)
-        incarnation, current = current_journal(lambda number: _journal(path, journal, number))
-        view = current.read()
-        committed = found.committed()
-    return {
-        "query": found.query_id(),
-        "planned": found.planned(),
-        "committed": committed,
-        "incarnation": incarnation,
-        "generation": view.generation,
-        "start": view.start_of(view.generation),
-        "done": view.done_through,
-        "unsettled": [] if view.latest is None else list(decided_not_done(view, committed)),
-    }
+def check(checkpoint: str, journal: str | None, writer: str, folders: Mapping[str, str]) -> dict[str, Json]:
+    """Refuse a checkpoint that does not fit the sinks, as `EpochWriter.start` does elsewhere. Writes nothing.
+
+    Returns what earlier runs have left to settle: the query's id and the epochs.
+    """
+    with connect.resolving(folders):
+        files, path = resolve(checkpoint)
+        with refuse_unreachable(f"the checkpoint {path}, or its journal,", "Can the server's user read it?"):
+            _writer(writer).check_location(checkpoint)
+            if files.length(join(path, "metadata")) is None:
+                return {"query": "", "epochs": []}
+            found = SparkCheckpoint(files, path)
+            view = current_journal(lambda number: open_journal(spark_path(path), journal, number))[1].read()
+            epochs = [] if view.latest is None else decided_not_done(view, found.committed())
+            return {"query": found.query_id(), "epochs": list(epochs)}
 
 
-def settle(checkpoint: str, journal: str | None, query: str, sinks: str, timeout: float) -> None:
+def settle(
+    checkpoint: str, journal: str | None, writer: str, folders: Mapping[str, str], query: str, timeout: float
+) -> None:
     """Bring every decided epoch to done. NotSettled if a store does not answer for `timeout` seconds.
 
-    `sinks` are the client's own, pickled, as they go to the server with the writer. Every step is idempotent and safe
-    beside the process that writes batches.
+    Every step is idempotent and safe beside the process that writes batches.
     """
-    files, path = _reached(checkpoint)
-    own: Sequence[Participant[Any]] = pickle.loads(b64decode(sinks))
+    with connect.resolving(folders):
+        _settle(checkpoint, journal, _writer(writer).sinks, query, timeout)
+
+
+def _settle(checkpoint: str, journal: str | None, own: Sequence[Participant[Any]], query: str, timeout: float) -> None:
+    files, path = resolve(checkpoint)
     reports = reporter(stream=stream_name(path))
 
     def settle_once() -> None:
@@ -91,7 +93,7 @@ def settle(checkpoint: str, journal: str | None, query: str, sinks: str, timeout
         CutFile().bring_up_to_date(recovery.journal)
 
     def journals(incarnation: int) -> Journal:
-        return _journal(path, journal, incarnation)
+        return open_journal(spark_path(path), journal, incarnation)
 
     scratch = scratch_beside(resolve(journal or join(spark_path(path), "epochal"))[1])
     try:
@@ -109,15 +111,10 @@ def recover_command(checkpoint: str, journal: str | None) -> str:
     return f"epochal recover {path}" + ("" if journal is None else f" --journal {journal}")
 
 
-def _reached(checkpoint: str) -> tuple[Files, str]:
-    check_reachable(checkpoint)
-    return resolve(checkpoint)
-
-
-def _journal(path: str, given: str | None, incarnation: int) -> Journal:
-    if given is not None:
-        check_reachable(given)
-    return open_journal(spark_path(path), given, incarnation)
+def _writer(pickled: str) -> EpochWriter:
+    """The client's writer, as it goes to the server for batches too."""
+    writer: EpochWriter = pickle.loads(b64decode(pickled))
+    return writer
 
 
 def _sink(description: Mapping[str, Json], own: Sequence[Participant[Any]]) -> Participant[Any]:
@@ -126,7 +123,7 @@ def _sink(description: Mapping[str, Json], own: Sequence[Participant[Any]]) -> P
     Its own may get the secrets of this process: not only the journal names its hosts.
     """
     for sink in own:
-        if sink.name == description.get("name") and _target_of(sink) == description.get("target"):
+        if sink.name == description.get("name") and sink.describe().get("target") == description.get("target"):
             return sink
     found = class_of(str(description.get("type", "")))
     if found is None:
@@ -134,12 +131,4 @@ def _sink(description: Mapping[str, Json], own: Sequence[Participant[Any]]) -> P
     return found.from_description(description)
 
 
-def _target_of(sink: Participant[Any]) -> Json:
-    """Where a sink writes; None if that cannot be told here, where no session resolves paths."""
-    try:
-        return sink.describe().get("target")
-    except Refused:
-        return None
-
-
-FUNCTIONS: Mapping[str, Callable[..., Json]] = {"state_of": state_of, "settle": settle}
+FUNCTIONS: Mapping[str, Callable[..., Json]] = {"check": check, "settle": settle}

@@ -1,4 +1,4 @@
-"""Starts a query of a Spark Connect server. What only the server can check, its first batch does."""
+"""Starts a query of a Spark Connect server. What only a batch can check, its first one does."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from epochal.spark_plugins.remote.started import RemoteQuery
     from epochal.txn.choices import Choices
-    from epochal.txn.coordinator import Coordinator
     from epochal.txn.events import Observer
-    from epochal.txn.files import Files
     from epochal.txn.participant import Participant
 
 Batches = Callable[["DataFrame", int], None]
@@ -32,13 +30,9 @@ def start(
     journal: str | None,
     choices: Choices,
     settle_timeout: float,
-    coordinator: Callable[[Files, str], Coordinator[DataFrame]],
     sent: Callable[[RemoteQuery], Batches],
 ) -> tuple[StreamingQuery, RemoteSettling]:
-    """Check what the client can, settle what an earlier run left, and start the query.
-
-    ``coordinator`` makes the one of a checkpoint; ``sent`` makes what goes to the server.
-    """
+    """Check the query, settle what an earlier run left, and start it. ``sent`` makes what goes to the server."""
     started.check_sinks(sinks)
     started.check_observers(observers)
     before_start.check_names(started.columns_of(stream))
@@ -46,15 +40,14 @@ def start(
     remote = started.prepared(stream)
     for sink in sinks:
         sink.check_output_mode(remote.output_mode)
-    settling = RemoteSettling(session, remote.checkpoint, sinks, journal=journal, timeout=settle_timeout)
-    state = settling.state()
-    if (place := settling.reach(state)) is not None:
-        coordinator(*place).check()
-    if state.get("unsettled"):
+    writer = sent(remote)
+    settling = RemoteSettling(session, remote.checkpoint, writer, journal=journal, timeout=settle_timeout)
+    left = settling.check()
+    if left.epochs:
         try:
-            settling.settle(str(state["query"]))
+            settling.settle(left.query)
         except Refused:
             if not (choices.adopt or choices.new):
                 raise
-            # Only a start can carry out what the user chose: the first batch settles.
-    return started.start(stream, sent(remote)), settling
+            # The check has accepted what the user chose, which only a start can carry out: the first batch settles.
+    return started.start(stream, writer), settling

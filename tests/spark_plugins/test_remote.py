@@ -37,10 +37,13 @@ from epochal import (
     UnsupportedQuery,
 )
 from epochal.metrics.prometheus import PrometheusMetrics
-from epochal.spark_plugins.remote import batches, calls, on_server, settling, started
+from epochal.sinks.storage import connect
+from epochal.sinks.storage.connect import resolving
+from epochal.sinks.storage.hadoop import resolve
+from epochal.spark_plugins.remote import batches, calls, settling, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.spark_plugins.remote.query import RemoteEpochQuery, raised_in
-from epochal.spark_plugins.remote.settling import RemoteSettling
+from epochal.spark_plugins.remote.settling import RemoteSettling, Unsettled
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.txn.errors import TwoJournals
 
@@ -373,10 +376,8 @@ def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
 
     monkeypatch.setattr(started, "columns_of", lambda _: ["id"])
     monkeypatch.setattr(started, "start", lambda *_: SimpleNamespace(id="1f0c9a2e", runId="1"))
-    monkeypatch.setattr(RemoteSettling, "state", lambda _: {"query": "1f0c9a2e", "unsettled": [2]})
-    monkeypatch.setattr(RemoteSettling, "reach", lambda *_: (None, str(tmp_path)))
+    monkeypatch.setattr(RemoteSettling, "check", lambda _: Unsettled("1f0c9a2e", (2,)))
     monkeypatch.setattr(RemoteSettling, "settle", settle)
-    monkeypatch.setattr(EpochWriter, "_coordinator", lambda *_: SimpleNamespace(check=lambda: None))
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target"), format="json"), adopt=adopt)
     query = stream().option("checkpointLocation", str(tmp_path / "checkpoint"))
 
@@ -387,40 +388,59 @@ def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
         assert writer.start(query).id == "1f0c9a2e"
 
 
+def asked(checkpoint: str, writer: EpochWriter, **arguments: Any) -> dict[str, Any]:
+    """What a client sends to its server."""
+    pickled = b64encode(dumps(writer)).decode()  # type: ignore[no-untyped-call]  # pyspark's copy
+    folders = {"/": "file:/", "": "file:/home/spark/"}
+    return {"checkpoint": checkpoint, "journal": None, "writer": pickled, "folders": folders, **arguments}
+
+
+def answer_to(function: str, arguments: dict[str, Any], version: str = epochal.__version__) -> dict[str, Any]:
+    return calls.answer_to({"function": function, "arguments": arguments, "version": version, "id": ""})
+
+
 def test_a_client_of_another_version_gets_no_answer_but_why() -> None:
-    answer = calls.answer_to({"function": "state_of", "arguments": {}, "version": "0.0.1", "id": ""})
+    answer = answer_to("check", {}, "0.0.1")
 
     assert answer["error"] == "Refused"
     assert "the client has epochal 0.0.1" in answer["text"]
 
 
-def test_the_state_of_a_checkpoint_tells_an_old_copy_from_it(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for path, epochs in ((first, 3), (second, 2)):
-        path.mkdir()
-        planned(path, epochs)
-    states = [on_server.state_of(f"file:{path}", None) for path in (first, second)]
+def test_the_server_checks_the_checkpoint_with_its_own_files(tmp_path: Path) -> None:
+    target, checkpoint = tmp_path / "target", tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    writer = EpochWriter(RollingFileSink(str(target), format="json"))
 
-    assert states[0] != states[1]
-    assert on_server.state_of(f"file:{first}", None) == states[0]
-    assert (states[0]["query"], states[0]["planned"], states[0]["committed"]) == (ID, 2, 1)
-    assert on_server.state_of(f"file:{tmp_path / 'new'}", None) == {}
+    assert answer_to("check", asked(planned(checkpoint, 3), writer)) == {"returned": {"query": ID, "epochs": []}}
+    assert answer_to("check", asked(f"file:{tmp_path}/new", writer)) == {"returned": {"query": "", "epochs": []}}
+    assert answer_to("check", asked(f"file:{tmp_path}", writer))["error"] == "Refused"  # the target is inside of it
+    assert not target.exists()
+
+
+def test_paths_without_a_scheme_mean_there_what_they_mean_in_the_session_and_nothing_afterwards() -> None:
+    with resolving({"/": "hdfs://host/", "": "file:/home/spark/"}):
+        assert resolve("lake/orders")[1] == "/home/spark/lake/orders"
+        with pytest.raises(Refused, match="hdfs://host/lake: on Spark Connect HDFS is reached by WebHDFS"):
+            resolve("/lake")
+
+    assert resolve("/lake")[1] == "/lake"
 
 
 def test_a_server_that_does_not_reach_the_checkpoint_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EPOCHAL_WEBHDFS", raising=False)
-    request = {"function": "state_of", "arguments": {"checkpoint": "hdfs://host/c", "journal": None}}
 
-    answer = calls.answer_to({**request, "version": epochal.__version__})
+    answer = answer_to("check", asked("hdfs://host/c", EpochWriter(RollingFileSink("/target", format="json"))))
 
     assert "Set EPOCHAL_WEBHDFS to its HTTP address" in answer["text"]
 
 
 def test_only_the_checkpoint_of_the_query_is_settled(tmp_path: Path) -> None:
-    none = b64encode(pickle.dumps(())).decode()
+    writer = EpochWriter(RollingFileSink("/target", format="json"))
 
-    with pytest.raises(Refused, match=f"is the checkpoint of query {ID}, not of another"):
-        on_server.settle(planned(tmp_path, 3), None, "another", none, 1.0)
+    answer = answer_to("settle", asked(planned(tmp_path, 3), writer, query="another", timeout=1.0))
+
+    assert answer["error"] == "Refused"
+    assert f"is the checkpoint of query {ID}, not of another" in answer["text"]
 
 
 def test_a_process_that_is_killed_while_it_settles_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,8 +453,9 @@ def test_a_process_that_is_killed_while_it_settles_is_followed_by_another(monkey
             raise faults.pop(0)
 
     monkeypatch.setattr(settling, "call", call)
+    monkeypatch.setattr(connect, "folders", lambda _: {})
     session: Any = None
-    RemoteSettling(session, "file:/c", (), journal=None, timeout=30).settle(ID)
+    RemoteSettling(session, "file:/c", None, journal=None, timeout=30).settle(ID)
 
     assert len(calls_made) == 3
     assert max(calls_made) <= settling.LONGEST
@@ -445,12 +466,13 @@ def test_a_server_that_does_not_answer_is_not_taken_for_one_that_has_settled(mon
         raise PySparkException("the server is gone\n\tat org.apache.spark")
 
     monkeypatch.setattr(settling, "call", call)
+    monkeypatch.setattr(connect, "folders", lambda _: {})
     session: Any = None
 
     with pytest.raises(
         NotSettled, match=r"the server is gone\. They are safe\. Run `epochal recover /c` on the server"
     ):
-        RemoteSettling(session, "file:/c", (), journal=None, timeout=30).settle(ID, 0.1)
+        RemoteSettling(session, "file:/c", None, journal=None, timeout=30).settle(ID, 0.1)
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
