@@ -29,9 +29,9 @@ NO_EPOCHAL = "No module named 'epochal"  # in what Spark says of a Python that c
 
 
 def call(session: SparkSession, function: str, **arguments: Any) -> Any:
-    """Call a function of `on_server` by its name; what it returns, which is JSON, or the error of ours that it raised.
+    """Call a function of `on_server` by its name; what it returns, which is JSON.
 
-    PySparkException if the process died, or could not be started.
+    Raises what it raised: an error of ours, or OSError. PySparkException if the process died, or could not be started.
     """
     from pyspark.errors import PySparkException
 
@@ -45,7 +45,7 @@ def call(session: SparkSession, function: str, **arguments: Any) -> Any:
         raise
     answer = json.loads(schema[0].metadata[ANSWER])
     if "error" in answer:
-        raise error_of(answer["error"], answer["text"]) or Refused(f"{answer['error']}: {answer['text']}")
+        raise error_of(answer["error"], answer["text"]) or OSError(f"on the server: {answer['text']}")
     return answer["returned"]
 
 
@@ -89,7 +89,7 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         on_server.check_version(request["version"])
         return {"returned": on_server.FUNCTIONS[request["function"]](**request["arguments"])}
-    except EpochalError as fault:
+    except (EpochalError, OSError) as fault:
         return {"error": type(fault).__name__, "text": str(fault)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import signal
 import subprocess
@@ -48,6 +49,7 @@ from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.txn.errors import TwoJournals
 
 DEADLINE = 30.0
+V = epochal.__version__
 
 
 def stream(**trigger: Any) -> Any:
@@ -395,7 +397,7 @@ def asked(checkpoint: str, writer: EpochWriter, **arguments: Any) -> dict[str, A
     return {"checkpoint": checkpoint, "journal": None, "writer": pickled, "folders": folders, **arguments}
 
 
-def answer_to(function: str, arguments: dict[str, Any], version: str = epochal.__version__) -> dict[str, Any]:
+def answer_to(function: str, arguments: dict[str, Any], version: str = V) -> dict[str, Any]:
     return calls.answer_to({"function": function, "arguments": arguments, "version": version, "id": ""})
 
 
@@ -432,6 +434,30 @@ def test_a_server_that_does_not_reach_the_checkpoint_is_told_what_to_set(monkeyp
     answer = answer_to("check", asked("hdfs://host/c", EpochWriter(RollingFileSink("/target", format="json"))))
 
     assert "Set EPOCHAL_WEBHDFS to its HTTP address" in answer["text"]
+
+
+def test_a_store_that_is_away_when_the_server_checks_is_an_error_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionRefusedError("Cassandra at 127.0.0.1, port 9042 does not answer")
+
+    writer = EpochWriter(RollingFileSink("/target", format="json"))
+    arguments = asked(planned(tmp_path, 3), writer)
+    monkeypatch.setattr(EpochWriter, "check_location", away)
+    answer = answer_to("check", arguments)
+    schema = calls.ServerCall(
+        {"request": json.dumps({"function": "check", "arguments": arguments, "version": V})}
+    ).schema()
+    reader = SimpleNamespace()
+    reader.format = reader.option = lambda *_: reader
+    reader.load = lambda: SimpleNamespace(schema=schema)
+    session: Any = SimpleNamespace(read=reader)
+    monkeypatch.setattr(calls, "_register", lambda _: None)
+
+    assert answer == json.loads(schema[0].metadata["answer"])
+    with pytest.raises(OSError, match="on the server: Cassandra at"):
+        calls.call(session, "check", **arguments)
 
 
 def test_only_the_checkpoint_of_the_query_is_settled(tmp_path: Path) -> None:
