@@ -389,9 +389,12 @@ class EpochWriter:
             raise _busy(run)  # what its sinks hold is of that query
         self.check_location(location, stream._spark)
 
-    def check_location(self, location: str, spark: SparkSession | None = None) -> None:
+    def check_location(self, location: str, spark: SparkSession) -> None:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        files, path = resolve(location, spark)
+        self.check_place(*resolve(location, spark))
+
+    def check_place(self, files: Files, path: str) -> None:
+        """The same for a path that is resolved."""
         before_start.check_places(self._sinks, path)
         self._coordinator(files, path).check()
 

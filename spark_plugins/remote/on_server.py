@@ -51,7 +51,7 @@ def check(checkpoint: str, journal: str | None, writer: str, folders: Mapping[st
     with connect.resolving(folders):
         files, path = resolve(checkpoint)
         with refuse_unreachable(f"the checkpoint {path}, or its journal,", "Can the server's user read it?"):
-            _writer(writer).check_location(checkpoint)
+            _writer(writer).check_place(files, path)
             if files.length(join(path, "metadata")) is None:
                 return {"query": "", "epochs": []}
             found = SparkCheckpoint(files, path)

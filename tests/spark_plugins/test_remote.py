@@ -444,7 +444,7 @@ def test_a_store_that_is_away_when_the_server_checks_is_an_error_of_the_client(
 
     writer = EpochWriter(RollingFileSink("/target", format="json"))
     arguments = asked(planned(tmp_path, 3), writer)
-    monkeypatch.setattr(EpochWriter, "check_location", away)
+    monkeypatch.setattr(EpochWriter, "check_place", away)
     answer = answer_to("check", arguments)
     schema = calls.ServerCall(
         {"request": json.dumps({"function": "check", "arguments": arguments, "version": V})}
