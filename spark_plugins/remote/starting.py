@@ -41,11 +41,10 @@ def start(
     """
     started.check_sinks(sinks)
     started.check_observers(observers)
-    before_start.check_names(started.columns_of(stream))
+    before_start.refuse(before_start.reserved_columns(started.columns_of(stream)))
     session = started.session_of(stream)
     remote = started.prepared(stream)
-    for sink in sinks:
-        sink.check_output_mode(remote.output_mode)
+    before_start.refuse(before_start.faults(sinks, mode=remote.output_mode))
     settling = ClientSettling(session, remote.checkpoint, sinks, journal=journal, timeout=settle_timeout)
     if (place := settling.reach()) is not None:
         coordinator(*place).check()
