@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from epochal.testing.servers import (
     cassandra_docker,
@@ -119,7 +119,7 @@ def hdfs(
         given=lambda: hdfs_given.connect(replication),
         docker=lambda: hdfs_docker.start(options, tell),
         local=lambda: hdfs_local.start(options, tell),
-        may_be_containers=hdfs_docker.can_be_reached,
+        can_be_reached=hdfs_docker.can_be_reached,
     )
 
 
@@ -152,9 +152,8 @@ def kafka(
         options,
         own=own,
         given=lambda: kafka_given.connect(routes.endpoint(routes.KAFKA, routes.KAFKA_PORT)),
-        docker=_no_kafka_in_containers,
+        docker=None,
         local=lambda: kafka_local.start(options, tell),
-        may_be_containers=lambda: False,
     )
 
 
@@ -164,19 +163,22 @@ def _by_route(
     *,
     own: bool,
     given: Callable[[], Cluster],
-    docker: Callable[[], Cluster],
+    docker: Callable[[], Cluster] | None,
     local: Callable[[], Cluster],
-    may_be_containers: Callable[[], bool] = lambda: True,
+    can_be_reached: Callable[[], bool] = lambda: True,
 ) -> Cluster:
     """The servers, by the first route that applies; containers only where they can do what is asked."""
 
     def engine_answers() -> bool:
         # A container cannot keep its data in a local folder.
-        return options.folder is None and containers.engine_answers() and may_be_containers()
+        return docker is not None and options.folder is None and containers.engine_answers() and can_be_reached()
 
-    route = routes.choose(variable, own=own or options.needs_own_server, engine_answers=engine_answers)
-    return {Route.GIVEN: given, Route.DOCKER: docker, Route.LOCAL: local}[route]()
-
-
-def _no_kafka_in_containers() -> NoReturn:
-    raise ServerFailed(f"Kafka is not run in containers; {routes.ROUTES}=local runs it as a process")
+    match routes.choose(variable, own=own or options.needs_own_server, engine_answers=engine_answers):
+        case Route.GIVEN:
+            return given()
+        case Route.LOCAL:
+            return local()
+        case Route.DOCKER if docker is not None:
+            return docker()
+    name = variable.removeprefix("EPOCHAL_").capitalize()
+    raise ServerFailed(f"{name} is not run in containers; {routes.ROUTES}=local runs it as a process")
