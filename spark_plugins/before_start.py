@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from py4j.protocol import Py4JJavaError
@@ -46,10 +47,17 @@ def faults(
 def _checks(
     sink: Participant[DataFrame], frame: DataFrame | None, mode: str | None
 ) -> Iterator[Callable[[], Sequence[str]]]:
+    def of_frame(given: DataFrame) -> list[str]:
+        return [f"sink {sink.name!r}: {fault}" for fault in sink.check_frame(given)]
+
+    def of_mode(given: str) -> list[str]:
+        sink.check_output_mode(given)
+        return []
+
     if frame is not None:
-        yield lambda: [f"sink {sink.name!r}: {fault}" for fault in sink.check_frame(frame)]
+        yield partial(of_frame, frame)
     if mode is not None:
-        yield lambda: sink.check_output_mode(mode) or ()
+        yield partial(of_mode, mode)
 
 
 def refuse(found: Sequence[Fault]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from epochal.cli.streams import reach
 from epochal.cli.text import counted, print_answer, table
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.errors import Refused
-from epochal.txn.files import join
+from epochal.txn.files import Files, join
 from epochal.txn.incarnations import all_journals
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json
@@ -80,8 +81,12 @@ def _journals(path: str) -> list[tuple[int, Journal]]:
     with refuse_unreachable(path, "Name a checkpoint, or a journal's folder, as a user who may read it"):
         for folder in (join(place, "epochal"), place):
             if any(is_record_name(name) for name in files.names(folder)):
-                return list(all_journals(lambda n, first=folder: Journal(files, first if n == 1 else f"{first}~{n}")))
+                return list(all_journals(partial(_journal, files, folder)))
     raise Refused(f"{place}: neither a checkpoint that epochal has written nor a journal: it holds no record")
+
+
+def _journal(files: Files, first: str, incarnation: int) -> Journal:
+    return Journal(files, first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}")
 
 
 def _epochs(incarnation: int, journal: Journal) -> Iterator[LoggedEpoch]:

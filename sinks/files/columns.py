@@ -119,8 +119,8 @@ class ColumnHistory:
             return []
         lines = "".join(f"\n  {change} ({_where(one)})" for change, one in found.items())
         fault = (
-            f"with these columns Spark could not read the new {now.format} files together with those that are in "
-            f"{self.layout.target}:{lines}\nCast or rename the columns, give the sink another path, or accept it: "
+            f"its columns do not fit the {now.format} files in {self.layout.target}: Spark's readers of both would fail, "
+            f"or get nulls or other types.{lines}\nCast or rename the columns, give the sink another path, or accept it: "
             "changed_columns='allow'"
         )
         return [fault]

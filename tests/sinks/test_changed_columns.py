@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +194,12 @@ def test_a_command_that_claims_a_target_keeps_its_columns(target: Target) -> Non
 def test_columns_that_were_changed_by_hand_are_no_columns(target: Target) -> None:
     target.start(INT)
     register = target.register.read()
-    for broken in ("text", [1], [{"lineage": OURS}], [{**target.brought()[0].to_json(), "columns": [["a"]]}]):
+    half: Any = {**target.brought()[0].to_json(), "columns": [["a"]]}
+    broken: list[Any] = ["text", [1], [{"lineage": OURS}], [half]]
+    for columns in broken:
+        changed = replace(register, notes={KEY: columns})
         with pytest.raises(JournalCorrupt, match="restore it from a copy"):
-            ColumnHistory.of(
-                target.files, target.layout, type(register)(register.version, register.claims, {KEY: broken})
-            )
+            ColumnHistory.of(target.files, target.layout, changed)
 
 
 def of(**columns: Any) -> list[tuple[str, Any]]:

@@ -1,9 +1,10 @@
-"""Which changes of columns leave a folder readable: may files of both kinds be read together? Pure.
+"""Which changes of columns leave a folder readable: do readers get right what is in files of both kinds? Pure.
 
 Each rule was tried with Spark's own readers (``integration_tests/spark/test_changed_columns.py``). A reader who gives
-no schema gets that of one file in Parquet, ORC and Avro, most often the oldest, and all files must fit it. So these
-allow no other type, not even a wider one. In JSON, XML and the names of folders values are texts, and a schema is
-inferred from all of them: numbers may become wider. CSV has its columns by position.
+no schema gets that of one of the files in Parquet, ORC and Avro, whichever Spark takes, and all files must fit it. So
+these allow no other type, not even a wider one: Parquet and Avro fail then, ORC gives nulls. In JSON, XML and the names
+of folders values are texts, and a schema is inferred from all of them: numbers may become wider, and any other change
+makes the whole column a text. CSV has its columns by position.
 """
 
 from __future__ import annotations
