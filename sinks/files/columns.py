@@ -119,9 +119,9 @@ class ColumnHistory:
             return []
         lines = "".join(f"\n  {change} ({_where(one)})" for change, one in found.items())
         fault = (
-            f"its columns do not fit the {now.format} files in {self.layout.target}: Spark's readers of both would fail, "
-            f"or get nulls or other types.{lines}\nCast or rename the columns, give the sink another path, or accept it: "
-            "changed_columns='allow'"
+            f"its columns do not fit the {now.format} files in {self.layout.target}: Spark's readers of both would "
+            f"fail, or get nulls or other types.{lines}\nCast or rename the columns, give the sink another path, or "
+            "accept it: changed_columns='allow'"
         )
         return [fault]
 
