@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import epochal
@@ -82,7 +83,7 @@ def is_read(reader: DataFrameReader, folder: Path, frames: list[DataFrame]) -> b
     try:
         found = reader.load(str(folder))
         rows = {row["id"]: row.asDict(recursive=True) for row in found.collect()}
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return False
     written = [row.asDict(recursive=True) for frame in frames for row in frame.collect()]
     seen = [{name: value for name, value in row.items() if name in found.columns} for row in written]
