@@ -130,6 +130,15 @@ def test_a_change_that_was_accepted_and_never_written_can_be_taken_back(target: 
     assert target.start(TEXT) != []
 
 
+def test_a_change_that_another_stream_accepted_and_never_wrote_frees_nobody(target: Target) -> None:
+    target.start(INT)
+    target.publish(0)
+    target.start(TEXT, lineage=THEIRS, changed_columns="allow")
+
+    assert target.start(TEXT) != []
+    assert target.start(INT) == []
+
+
 def test_a_column_that_left_and_comes_back_with_another_type_is_refused(target: Target) -> None:
     for epoch, schema in enumerate((INT, StructType().add("id", LongType()))):
         assert target.start(schema) == []
