@@ -56,7 +56,6 @@ SAMPLE = {
     ("int to bigint", "parquet"),
     ("int to bigint", "json"),
     ("int to string", "orc"),
-    ("a new column", "avro"),
     ("another order", "csv"),
     ("a field of another type", "parquet"),
 }
