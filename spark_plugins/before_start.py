@@ -60,6 +60,17 @@ def _checks(
         yield partial(of_mode, mode)
 
 
+def refusals(checks: Iterable[Callable[[], None]]) -> list[Fault]:
+    """What each of several checks refuses."""
+    found: list[Fault] = []
+    for check in checks:
+        try:
+            check()
+        except EpochalError as fault:
+            found.append(fault)
+    return found
+
+
 def refuse(found: Sequence[Fault]) -> None:
     """Raise all faults in one error. One that is not ours, such as a store that is away, is raised as it is."""
     refused: list[EpochalError] = []
@@ -75,10 +86,10 @@ def refuse(found: Sequence[Fault]) -> None:
         raise all_in_one(refused)
 
 
-def check_places(sinks: Sequence[Participant[DataFrame]], checkpoint: str) -> None:
-    """Refuse a target that is the checkpoint, or inside it."""
+def misplaced(sinks: Sequence[Participant[DataFrame]], checkpoint: str) -> list[Fault]:
+    """Targets that are the checkpoint, or inside it."""
     places = [(sink.name, folder) for sink in sinks if (folder := folder_of(sink)) is not None]
-    refused: list[EpochalError] = [
+    return [
         Refused(
             f"sink {name!r}: its target {target} is the query's checkpoint, or is inside it ({checkpoint}). Spark and "
             "epochal keep their own files there, and who removes the checkpoint to start over would remove the rows "
@@ -87,8 +98,6 @@ def check_places(sinks: Sequence[Participant[DataFrame]], checkpoint: str) -> No
         for name, target in places
         if is_within(target, checkpoint)
     ]
-    if refused:
-        raise all_in_one(refused)
 
 
 def folder_of(sink: Participant[DataFrame]) -> str | None:

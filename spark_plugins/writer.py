@@ -361,11 +361,7 @@ class EpochWriter:
         mode = bindings.output_mode_of(stream)
         self._knows_mode = mode is not None
         found = before_start.faults(self._sinks, frame=stream._df, mode=mode)
-        try:
-            self._check_checkpoint(stream)
-        except EpochalError as fault:
-            found.append(fault)
-        before_start.refuse(found)
+        before_start.refuse([*found, *before_start.refusals([lambda: self._check_checkpoint(stream)])])
 
     def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
         """The coordinator of a query on an existing or a new checkpoint, for checks."""
@@ -390,8 +386,8 @@ class EpochWriter:
 
     def check_place(self, files: Files, path: str) -> None:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        before_start.check_places(self._sinks, path)
-        self._coordinator(files, path).check()
+        inside = before_start.misplaced(self._sinks, path)
+        before_start.refuse([*inside, *before_start.refusals([lambda: self._coordinator(files, path).check()])])
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -414,7 +410,8 @@ class EpochWriter:
             if not (was_checked and self._knows_mode):
                 before_start.refuse(before_start.faults(self._sinks, mode=binding.output_mode))
             if not was_checked:
-                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
+                place = resolve(binding.checkpoint, binding.session)[1]
+                before_start.refuse(before_start.misplaced(self._sinks, place))
             observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
             self._run = Run(
                 binding,
