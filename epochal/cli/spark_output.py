@@ -30,6 +30,10 @@ class SparkOutput:
             for line in stream:
                 self._lines.append(line.rstrip("\n")[:LENGTH])
 
+    def add(self, text: str) -> None:
+        """Lines that belong to it, though another process has printed them."""
+        self._lines.extend(line[:LENGTH] for line in text.splitlines())
+
     def started(self) -> None:
         """The process has its end of the pipe, or will never need it."""
         if self.writing >= 0:
@@ -59,7 +63,24 @@ def hidden() -> Iterator[SparkOutput | None]:
         yield None
         return
     output = SparkOutput()
+    calls = logging.getLogger("py4j")  # logs the trace of each batch that fails, which Spark prints too
+    traces, propagated = _Traces(output), calls.propagate
+    calls.addHandler(traces)
+    calls.propagate = False
     try:
         yield output
     finally:
+        calls.removeHandler(traces)
+        calls.propagate = propagated
         output.started()
+
+
+class _Traces(logging.Handler):
+    """Keeps what is logged with what Spark prints."""
+
+    def __init__(self, output: SparkOutput) -> None:
+        super().__init__()
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.add(self.format(record))

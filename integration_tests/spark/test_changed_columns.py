@@ -38,7 +38,7 @@ CHANGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "int to double": ("1 id, 2 v", "3 id, 4.5D v", AS_TEXT),
     "decimal(10,2) to decimal(12,2)": (
         "1 id, cast(2.5 AS decimal(10,2)) v",
-        "3 id, cast(4.5 AS decimal(12,2)) v",
+        "3 id, cast(4500000000.5 AS decimal(12,2)) v",
         AS_TEXT,
     ),
     "int to string": ("1 id, 2 v", "3 id, 'x' v", ()),
@@ -69,9 +69,9 @@ MATRIX = [
 
 
 def same(written: Any, found: Any) -> bool:
-    """Whether a reader has got a value; numbers may be wider, and structs have more fields."""
+    """Whether a reader has got a value, of the columns and fields that it sees; numbers may be wider."""
     if isinstance(written, dict):
-        return isinstance(found, dict) and all(same(value, found.get(name)) for name, value in written.items())
+        return isinstance(found, dict) and all(same(written[name], found[name]) for name in written if name in found)
     if isinstance(written, int | float | Decimal):
         return isinstance(found, int | float | Decimal) and float(found) == float(written)
     return bool(found == written)
@@ -82,11 +82,10 @@ def is_read(reader: DataFrameReader, folder: Path, frames: list[DataFrame]) -> b
     try:
         found = reader.load(str(folder))
         rows = {row["id"]: row.asDict(recursive=True) for row in found.collect()}
-    except (PySparkException, Py4JJavaError):
+    except (PySparkException, Py4JJavaError, ValueError):  # a time that Python does not have
         return False
     written = [row.asDict(recursive=True) for frame in frames for row in frame.collect()]
-    seen = [{name: value for name, value in row.items() if name in found.columns} for row in written]
-    return all(same(row, rows.get(row["id"])) for row in seen)
+    return all(same(row, rows.get(row["id"])) for row in written)
 
 
 @pytest.mark.parametrize(("change", "format_"), MATRIX)

@@ -45,6 +45,22 @@ def test_what_is_saved_can_be_read_by_this_user_alone(tmp_path: Path, monkeypatc
     assert silent.saved() is None
 
 
+def test_traces_of_batches_that_fail_are_kept_with_it_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("py4j.clientserver")
+    with hidden() as output:
+        assert output is not None
+        try:
+            raise ValueError("boom")
+        except ValueError:
+            log.exception("There was an exception")
+        output.started()
+        kept = output.last(10, within=30)
+    log.error("later")
+
+    assert (kept[0], kept[-1]) == ("There was an exception", "ValueError: boom")
+    assert [record.getMessage() for record in caplog.records] == ["later"]
+
+
 def test_verbose_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="epochal"), hidden() as output:
         assert output is None
