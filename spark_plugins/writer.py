@@ -275,7 +275,6 @@ class EpochWriter:
             journal=self._journal,
             choices=self._choices,
             settle_timeout=self._settle_timeout,
-            coordinator=self._coordinator,
             sent=self._sent,
         )
         return RemoteEpochQuery(query, self, settling)
