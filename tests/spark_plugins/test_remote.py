@@ -20,8 +20,8 @@ pytest.importorskip("grpc", reason="needs epochal[connect]")
 
 from prometheus_client import CollectorRegistry
 from pyspark.cloudpickle import dumps
-from pyspark.sql.types import StructType
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 
 import epochal
 from epochal import (
