@@ -368,7 +368,7 @@ class EpochWriter:
             if run is not None:
                 return run  # the process lives as long as the query
             binding = batches.bound(session, self._remote, epoch)
-            before_start.check_frame(self._sinks, frame)
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
             run = self._run_of(binding)
             batches.settle_when_stopped(run)
             return run
@@ -376,22 +376,16 @@ class EpochWriter:
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            before_start.check_frame(
-                self._sinks, frame
-            )  # before this run writes anything, even if the sinks know the stream
+            # Before this run writes anything, even if the sinks know the stream.
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
         return self._run_of(binding)
 
     def _check_before(self, stream: DataStreamWriter) -> None:
         """Refuse what the first batch would refuse, as far as it can be told before the query starts."""
         mode = bindings.output_mode_of(stream)
         self._knows_mode = mode is not None
-        before_start.check_all(
-            [
-                lambda: before_start.check_frame(self._sinks, stream._df),
-                lambda: before_start.check_output_mode(self._sinks, mode) if mode is not None else None,
-                lambda: self._check_checkpoint(stream),
-            ]
-        )
+        found = before_start.faults(self._sinks, frame=stream._df, mode=mode)
+        before_start.refuse([*found, *before_start.refusals([lambda: self._check_checkpoint(stream)])])
 
     def open_metrics(self, location: str | None, spark: SparkSession) -> None:
         """Serve metrics from now on, if there are any. Refused if another process uses their address.
@@ -465,19 +459,15 @@ class EpochWriter:
         if location is None:
             return
         run = self._run
-        path = resolve(location, stream._spark)[1]
+        files, path = resolve(location, stream._spark)
         if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
             raise _busy(run)  # what its sinks hold is of that query
-        self.check_location(location, stream._spark)
-
-    def check_location(self, location: str, spark: SparkSession) -> None:
-        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        self.check_place(*resolve(location, spark))
+        self.check_place(files, path)
 
     def check_place(self, files: Files, path: str) -> None:
-        """The same for a path that is resolved."""
-        before_start.check_places(self._sinks, path)
-        self._coordinator(files, path).check()
+        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
+        inside = before_start.misplaced(self._sinks, path)
+        before_start.refuse([*inside, *before_start.refusals([lambda: self._coordinator(files, path).check()])])
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -498,10 +488,10 @@ class EpochWriter:
             self._failure = None
             was_checked = self._checked == binding.run_id
             if not (was_checked and self._knows_mode):
-                before_start.check_output_mode(self._sinks, binding.output_mode)
-            if not was_checked:
-                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
+                before_start.refuse(before_start.faults(self._sinks, mode=binding.output_mode))
             files, path = resolve(binding.checkpoint, binding.session)
+            if not was_checked:
+                before_start.refuse(before_start.misplaced(self._sinks, path))
             lead = self._lead
             if lead is None or (lead.query, lead.checkpoint) != (binding.query_id, path):
                 lead = self._lead_of(SparkCheckpoint(files, path), binding.name)

@@ -79,7 +79,8 @@ class Batches(Generic[Rows]):
         rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
         self.reporter.begun(attempt)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
-        record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
+        sources = self.checkpoint.sources(epoch)
+        record = Prepared(epoch, number, offsets, staged, journal.now(), rolled, sources)
         self.recorded.clear()
         self.recorded.add(epoch)  # before: its answer may be lost, and the batch comes again then
         if not journal.prepare(record):

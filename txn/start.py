@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints
-from epochal.txn.access import refuse_unreachable
+from epochal.txn.access import TARGET_ADVICE, refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
@@ -31,7 +31,6 @@ Rows = TypeVar("Rows")
 
 TRIES = 100  # of a start that other starts overtake
 JOURNAL_ADVICE = "Correct checkpointLocation, or EpochWriter's journal=, or let this user read and write there"
-TARGET_ADVICE = "Correct the sink's path, or let this user write there"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from epochal.txn.retirement import LONGEST as LONGEST_REASON
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            the status of the stream and of each sink
   epochal status  checkpoints/orders --json     the same as JSON
+  epochal log     checkpoints/orders            the last epochs, and which offsets and files each of them read
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
   epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
   epochal top     checkpoints/*                 the same for several streams, live on the terminal
@@ -38,7 +39,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
-SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "retire", "roll", "status", "top")
+SCHEMAS = ("audit", "compact", "error", "gc", "log", "recover", "resolve", "retire", "roll", "status", "top")
 RUN_EPILOG = """with spark-submit:
   spark-submit --properties-file orders.properties "$(epochal run --path)" [FILE] [--stream NAME]
 
@@ -93,6 +94,11 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "show the status of a stream and its sinks; reads only"
     commands.add_parser("status", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    about = "list the last epochs of a journal, with the offsets and files that each has read; reads only"
+    listing = commands.add_parser("log", parents=[common, verbose], help=about, description=_sentence(about))
+    listing.add_argument(
+        "path", metavar="PATH", help="a checkpoint, or the folder of a journal whose checkpoint is lost"
+    )
     about = "check that the sinks hold exactly the rows that were staged; reads only"
     audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=_sentence(about))
     audit.add_argument(

@@ -52,6 +52,10 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import status
 
             return status.run(options.checkpoint, options.journal, as_json=options.json)
+        case "log":
+            from epochal.cli import log
+
+            return log.run(options.path, as_json=options.json)
         case "audit":
             from epochal.cli import audit
 
