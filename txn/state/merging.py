@@ -13,7 +13,7 @@ def merged_blocks(
 ) -> Iterator[tuple[str, int, Entries]]:
     """The blocks of the segment that replaces these, oldest first: sink, shard and entries.
 
-    With `drop_before`, nothing is older than these segments: keys that were deleted before that time are forgotten.
+    With `drop_before`, nothing is older than these segments: keys that were deleted up to that time are forgotten.
     `between` is called after each shard.
     """
     readers = [_Reader(segment, shards) for segment in segments]
@@ -27,7 +27,7 @@ def merged_blocks(
                     merged[sink] = entries
         for sink, entries in sorted(merged.items()):
             if drop_before is not None:
-                entries.deleted = {key: at for key, at in entries.deleted.items() if at >= drop_before}
+                entries.deleted = {key: at for key, at in entries.deleted.items() if at > drop_before}
             yield sink, shard, entries
         between()
 
