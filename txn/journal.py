@@ -63,6 +63,7 @@ class Journal:
         self._files = files
         self._clock = clock
         self._knobs = knobs or Knobs()
+        self._folded_at = clock()
         self._with_states = with_states
         self._seen: dict[str, Record] = {}
         self._created: dict[str, bytes] = {}  # by this process, not yet in a listing: these need not be read
@@ -202,14 +203,26 @@ class Journal:
         self._create(Done(epoch, generation, self.now()), durable=False)
         failpoints.hit("after-done")
 
-    def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
-        """Fold all but the newest `retain` done epochs away, once there are `slack` more than that."""
+    def plan(self, view: View, *, retain: int, slack: int = 20) -> Plan | None:
+        """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come."""
         unfolded = sum(1 for epoch in view.done if epoch > view.floor)
-        if unfolded < retain + slack:
-            return
-        Folding(self._files, self.path, self.now, self._knobs, self._clock).fold(
-            Plan.of(view, retain=retain), self.read
-        )
+        now, age = self._clock(), self._knobs.segment_age
+        is_time = age is not None and unfolded > retain and now - self._folded_at >= age
+        if unfolded < retain + slack and not is_time:
+            return None
+        self._folded_at = now
+        return Plan.of(view, retain=retain)
+
+    def fold(self, plan: Plan, *, between: Callable[[], None] = lambda: None) -> None:
+        """Carry a plan out. Safe in another thread than the one that reads this journal."""
+        reader = Journal(self._files, self.path, with_states=False)
+        Folding(self._files, self.path, self.now, self._knobs, self._clock, between).fold(plan, reader.read)
+
+    def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
+        """Plan and fold at once."""
+        plan = self.plan(view, retain=retain, slack=slack)
+        if plan is not None:
+            Folding(self._files, self.path, self.now, self._knobs, self._clock).fold(plan, self.read)
 
     def sweep(self) -> list[str]:
         """Remove the temporary files of writers that died; a live writer creates its file again."""

@@ -12,13 +12,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from epochal.txn import json_value
 from epochal.txn.errors import Refused
-from epochal.txn.json_value import Json as Json
 from epochal.txn.state.typed import Edit
 
 Rows = TypeVar("Rows")
+Json: TypeAlias = json_value.Json
 
 NO_EPOCH = -1
 

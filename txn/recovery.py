@@ -25,7 +25,7 @@ from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRo
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
 from epochal.txn.reporting import SILENT, Reporter
-from epochal.txn.settlement import Settlement, clear
+from epochal.txn.settlement import Settlement, clear, fold_at_once
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
 from epochal.txn.view import View
@@ -148,7 +148,7 @@ class Recovery:
         self._sinks = sinks
         names = dict.fromkeys(place.sink for place in sinks.places())
         routed = {name: RoutedSink(name, sinks, on_commit) for name in names}
-        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, reporter=reporter)
+        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, fold_at_once(), reporter)
 
     def settle(self) -> None:
         """Check the sinks that decided epochs wait for, then bring every decided epoch to done."""

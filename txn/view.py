@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -193,6 +193,10 @@ class View:
         """The states after the last epoch that is done, without the rolls that may still follow it."""
         states = {name: self._state(name, until=(self.done_through, 1)) for name in self._stateful}
         return StatesAt(self.done_through, {name: state for name, state in states.items() if state})
+
+    def without_states(self) -> View:
+        """The same view, which cannot be asked for states and holds none in memory."""
+        return replace(self, stored=None, computed=None, _states={}, attempts={}, rolls={})
 
     @property
     def stored_through(self) -> int:

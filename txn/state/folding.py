@@ -106,15 +106,11 @@ class Folding:
         generations = [n for n in records if generation_of_name(n) in removable]
         covered = [n for n in records if (epoch := epoch_of_name(n)) is not None and epoch <= through]
         older = [n for n in records if n.startswith("s") and int(n[1:13]) < through]
-        failpoints.hit("before-purge")
         # Remove a generation before the seal of its rolls: a roll of a removed generation does not count.
-        for name in (
-            *covered,
-            *older,
-            *generations,
-            *_removable_rolls(view, records, through, removable),
-            *self._unlisted(names),
-        ):
+        rolls = _removable_rolls(view, records, through, removable)
+        obsolete = (*covered, *older, *generations, *rolls, *self._unlisted(names))
+        failpoints.hit("before-purge")
+        for name in obsolete:
             self.files.delete(join(self.folder, name))
         failpoints.hit("after-purge")
 

@@ -16,6 +16,7 @@ from epochal.txn.json_value import Json
 from epochal.txn.state.segments import Block, Segment, SegmentRef, SegmentWriter, parsed
 from epochal.txn.state.shards import Entries, partition, shards_for
 
+SIDE_BY_SIDE = 1 << 20  # bytes from which on threads are worth their start
 READERS = 4  # threads that read and decompress; parsing is one thread's work
 AHEAD = 8  # blocks that are decompressed before they are needed
 
@@ -40,6 +41,9 @@ class SegmentFiles:
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
+
+    def __repr__(self) -> str:
+        return "segments"
 
     def write(self, states: Mapping[str, Entries], *, number: int, place: int, through: int, clean: bool) -> SegmentRef:
         """Write the entries of some sinks as one segment, for a state record that is to be created."""
@@ -72,7 +76,9 @@ class SegmentFiles:
 
     def open(self, refs: Sequence[SegmentRef]) -> list[Segment]:
         """Read segments, side by side; FileNotFoundError if one is gone."""
-        with ThreadPoolExecutor(min(READERS, max(1, len(refs))), "epochal-state") as pool:
+        if len(refs) < 2 or sum(ref.bytes for ref in refs) < SIDE_BY_SIDE:
+            return [self._open(ref) for ref in refs]
+        with ThreadPoolExecutor(min(READERS, len(refs)), "epochal-state") as pool:
             return list(pool.map(self._open, refs))
 
     def _open(self, ref: SegmentRef) -> Segment:
@@ -111,14 +117,12 @@ def read_shard(segments: Sequence[Segment], shard: int, shards: int) -> dict[str
 
 def missing(path: str) -> JournalCorrupt:
     """The error of a state record that lists a segment which is not there."""
-    return JournalCorrupt(
-        f"{path}: a segment of the sinks' state is missing; restore the journal from a copy"
-    )
+    return JournalCorrupt(f"{path}: a segment of the sinks' state is missing; restore the journal from a copy")
 
 
 def _read_ahead(segment: Segment, blocks: Sequence[Block]) -> Iterator[tuple[Block, bytes]]:
     """The JSON of each block, decompressed in other threads while the caller parses."""
-    if len(blocks) < AHEAD:
+    if segment.ref.bytes < SIDE_BY_SIDE:
         yield from ((block, segment.raw(block)) for block in blocks)
         return
     with ThreadPoolExecutor(READERS, "epochal-state") as pool:

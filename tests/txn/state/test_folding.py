@@ -1,4 +1,4 @@
-"""Changes become segments, segments are merged: at any crash, and beside any other process, the state stays the same."""
+"""Changes become segments and segments are merged: at any crash, beside any other process, the state stays the same."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_process_that_stalls_anywhere_while_others_fold_does_no_harm(epochs: i
         scribe.run(step(epochs), step(epochs + 1))
         left, met = place, False
 
-        def others(path: str) -> None:
+        def others(path: str, files: MemoryFiles = files, scribe: Scribe = scribe) -> None:
             nonlocal left, met
             if left == 0 and not met:
                 met = True

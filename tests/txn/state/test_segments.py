@@ -1,9 +1,10 @@
-"""Segments: what is written is read, by any layout; what was changed on disk is noticed; any split and merge is the same."""
+"""Segments: what is written is read, in any layout; damage is noticed; any split and merge gives the same state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -65,7 +66,7 @@ def test_any_split_into_segments_and_shards_and_any_merge_gives_the_same_state(
 ) -> None:
     store = SegmentFiles(MemoryFiles(), "journal")
     bounds = [0, *sorted(min(cut, len(steps)) for cut in cuts), len(steps)]
-    runs = [steps[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    runs = [steps[a:b] for a, b in pairwise(bounds)]
     refs = [written(store, run, data.draw(st.sampled_from(SHARDS)), place) for place, run in enumerate(runs)]
     for place in range(data.draw(st.integers(0, 2))):
         count, shards = data.draw(st.integers(1, len(refs))), data.draw(st.sampled_from(SHARDS))
@@ -130,7 +131,7 @@ def test_every_changed_or_missing_byte_is_noticed() -> None:
     data, ref = example()
     for place in range(len(data)):
         for broken in (data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], data[:place]):
-            with pytest.raises(JournalCorrupt, match="journal/m.*restore it from a copy"):
+            with pytest.raises(JournalCorrupt, match=r"journal/m.*restore it from a copy"):
                 list(Segment("journal/m", broken, ref).read(0, 1))
 
 

@@ -117,7 +117,7 @@ def test_what_the_journal_cannot_hold_is_refused_when_it_is_set(value: Any) -> N
         lambda: edit.list("l").append(value),
         lambda: edit.map("m").__setitem__("k", value),
     ):
-        with pytest.raises(ValueError, match="delete it instead|must be JSON"):
+        with pytest.raises(ValueError, match=r"delete it instead|must be JSON"):
             change()
 
     assert edit.changes == {}

@@ -1,0 +1,95 @@
+"""Folding in a thread of its own: no epoch waits for it, and its failures stop nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from epochal.txn.journal import Journal
+from epochal.txn.state.folding import Plan
+
+log = logging.getLogger("epochal")
+
+END_TIMEOUT = 10.0  # seconds that the end of a query waits for the step that is being taken
+
+
+class Abandoned(Exception):
+    """The query ends: a merge stops after the shard that it is at. What it wrote is removed by a later one."""
+
+
+class BackgroundFolding:
+    """Carries out the newest plan that it was offered."""
+
+    def __init__(self, *, share: Callable[[], float | None] = lambda: None) -> None:
+        """With a share between 0 and 1, merging takes no more of a processor than that."""
+        self._share = share
+        self._offered: tuple[Journal, Plan] | None = None
+        self._wake, self._stopping, self._idle = threading.Event(), threading.Event(), threading.Event()
+        self._idle.set()
+        self._thread: threading.Thread | None = None
+        self._merged_since = 0.0
+        self.failed = False  # the last round
+
+    def start(self) -> None:
+        """Fold in the background from now on."""
+        self._thread = threading.Thread(target=self._loop, name="epochal-state", daemon=True)
+        self._thread.start()
+
+    def offer(self, journal: Journal, plan: Plan) -> None:
+        """Fold by this plan soon; it replaces one that is still waiting."""
+        self._idle.clear()
+        self._offered = journal, plan
+        self._wake.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until nothing is left to do; False if that takes longer."""
+        return self._idle.wait(timeout)
+
+    def stop(self) -> None:
+        """End, after the step that is being taken."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(END_TIMEOUT)
+
+    def _loop(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stopping.is_set():
+                return
+            offered, self._offered = self._offered, None
+            if offered is not None:
+                self._fold(*offered)
+            if self._offered is None:
+                self._idle.set()
+                if self._offered is not None:  # offered since we looked
+                    self._idle.clear()
+
+    def _fold(self, journal: Journal, plan: Plan) -> None:
+        self._merged_since = time.thread_time()
+        try:
+            journal.fold(plan, between=self._between)
+            self.failed = False
+        except Abandoned:
+            log.debug("folding was abandoned, because the query ends")
+        except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on, and the next round tries again
+            level = logging.DEBUG if self.failed or self._stopping.is_set() else logging.WARNING
+            self.failed = True
+            log.log(
+                level,
+                "the journal could not be folded, and grows until it can: %s",
+                fault,
+                extra={"journal": journal.path, "error": repr(fault)},
+            )
+
+    def _between(self) -> None:
+        """Between two shards: end if the query ends; rest if merging has had its share of the processor."""
+        share, now = self._share(), time.thread_time()
+        if share is not None and share > 0:
+            self._stopping.wait((now - self._merged_since) * (1 / share - 1))
+        self._merged_since = time.thread_time()
+        if self._stopping.is_set():
+            raise Abandoned
