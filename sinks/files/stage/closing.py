@@ -10,6 +10,7 @@ from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.formats.columnar import Columnar
 from epochal.sinks.files.handle import Concat, Rename
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
+from epochal.sinks.files.opened import Opened
 from epochal.sinks.files.policies import rolling
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.spark import footers
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+LISTED_FROM = 10  # a folder is listed if at least one of so many files in it is wanted; else these are looked up
 # The driver makes copies, one after the other. Beyond this many bytes in an epoch, a Spark job merges the pieces.
 COPIED_AT_MOST = 1 << 30
 
@@ -50,6 +52,7 @@ class Closer:
     writer: Callable[[DataFrame, str], DataFrameWriter]
     headers: Mapping[str, bytes]
     schemas: Mapping[str, StructType]  # by shape, where they are known
+    opened: Opened
     merge_below: int = rolling.MERGE_BELOW
     _renames: list[Rename] = field(default_factory=list)
     _joins: list[Concat] = field(default_factory=list)
@@ -78,7 +81,9 @@ class Closer:
         # Pieces whose rows are in a merged or copied file.
         self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
         # Pieces that are joined in place leave their folder, so they need no removal.
-        folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
+        earlier = self._names.keys() - fresh
+        emptied = self.opened.epochs_without(earlier)
+        folders = {_folder(piece) for piece in earlier if piece.epoch in emptied}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
         return Closed(tuple(self._renames), tuple(self._joins), (*sorted(folders), *sorted(single)))
 
@@ -177,9 +182,17 @@ class Closer:
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """Stop the query before a part is built from a piece that has changed since its epoch."""
         earlier = self._names.keys() - fresh
-        lengths: dict[str, int] = {}
-        for folder in {_folder(piece) for piece in earlier}:  # one listing each: a part may have thousands of pieces
-            lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        lengths: dict[str, int | None] = {}
+        single: list[str] = []
+        by_folder: dict[str, list[Piece]] = {}
+        for piece in earlier:
+            by_folder.setdefault(_folder(piece), []).append(piece)
+        for folder, pieces in by_folder.items():
+            if len(pieces) * LISTED_FROM < self.opened.pieces_of(pieces[0].epoch):
+                single += (self._names[piece] for piece in pieces)
+            else:  # a part may have thousands of pieces
+                lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        lengths |= zip(single, self.files.lengths([self._path(name) for name in single]), strict=True)
         for piece in earlier:
             path = self._path(self._names[piece])
             found = lengths.get(self._names[piece])
