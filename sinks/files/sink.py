@@ -207,8 +207,8 @@ class RollingFileSink(FileOptions):
     def due(self, state: Mapping[str, Json]) -> float | None:
         opened = self._index.follow(state)
         earliest = rolling.NEVER if self.rolling is None else opened.due(self.rolling)
-        if isinstance(self.marker, Complete) and self.marker.by == "clock":
-            earliest = min(earliest, opened.first_end() + self.marker.seconds)
+        if isinstance(self.marker, Complete):
+            earliest = min(earliest, self.marker.due(opened.first_end()))
         return None if earliest == rolling.NEVER else earliest
 
     def roll(self, request: RollRequest) -> Staged | None:

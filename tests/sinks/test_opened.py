@@ -1,4 +1,4 @@
-"""The index of open parts follows the state; an epoch that looks at few parts closes what one that looks at all does."""
+"""The index of open parts follows the state; an epoch that looks at few parts closes what looking at all would."""
 
 from __future__ import annotations
 

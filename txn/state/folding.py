@@ -16,7 +16,7 @@ last one before a crash:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from epochal.txn import failpoints
@@ -137,14 +137,14 @@ class Folding:
 
     def _written(self, view: View, through: int, number: int) -> list[SegmentRef]:
         """New segments with the changes since the last state record."""
-        store, at = SegmentFiles(self.files, self.folder), self.clock()
+        at = self.clock()
         first = view.state_record is None
         states: dict[str, Entries] = self._kept(view) if first else {}
         made: list[SegmentRef] = []
         last = view.stored_through
         for epoch, record in self._steps(view, through):
             if sum(map(len, states.values())) >= BATCH:
-                made.append(store.write(states, number=number, place=len(made), through=last, clean=first and not made))
+                made.append(self._write(states, number, len(made), last, clean=first and not made))
                 states = {}
             for sink, staged in record.sinks.items():
                 if staged.changes:
@@ -155,9 +155,17 @@ class Folding:
                 entries.deleted.clear()  # nothing is older than these
         states = {sink: entries for sink, entries in states.items() if entries}
         if states:
-            clean = first and not made
-            made.append(store.write(states, number=number, place=len(made), through=through, clean=clean))
+            made.append(self._write(states, number, len(made), through, clean=first and not made))
         return made
+
+    def _write(
+        self, states: Mapping[str, Entries], number: int, place: int, through: int, *, clean: bool
+    ) -> SegmentRef:
+        store = SegmentFiles(self.files, self.folder)
+        failpoints.hit("before-segment")
+        ref = store.write(states, number=number, place=place, through=through, clean=clean)
+        failpoints.hit("after-segment")
+        return ref
 
     def _kept(self, view: View) -> dict[str, Entries]:
         """The states in the snapshot of an older version."""
@@ -201,15 +209,11 @@ class Folding:
         blocks = merged_blocks(segments, shards, drop_before=drop_before, between=self.between)
         if not rest and not any(ref.puts for ref in chosen):
             return []
+        failpoints.hit("before-segment-merge")
         ref = store.write_blocks(
-            blocks,
-            shards,
-            number=number,
-            place=len(listed),
-            through=chosen[-1].through,
-            clean=not rest,
-            step="segment-merge",
+            blocks, shards, number=number, place=len(listed), through=chosen[-1].through, clean=not rest
         )
+        failpoints.hit("after-segment-merge")
         return [*rest, ref]
 
     def _unlisted(self, names: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from epochal.txn import failpoints
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 from epochal.txn.json_value import Json
@@ -61,7 +60,6 @@ class SegmentFiles:
         place: int,
         through: int,
         clean: bool,
-        step: str = "segment",
     ) -> SegmentRef:
         """Write a segment a block at a time: sink, shard and entries."""
         writer = SegmentWriter(shards)
@@ -69,9 +67,7 @@ class SegmentFiles:
             writer.add(sink, shard, entries)
         data, check = writer.finish()
         name = segment_name(number, place, check)
-        failpoints.hit(f"before-{step}")
         self._files.create(join(self._folder, name), data)  # if it is there, it has this content
-        failpoints.hit(f"after-{step}")
         return SegmentRef(name, check, len(data), writer.puts, writer.deleted, through, clean)
 
     def open(self, refs: Sequence[SegmentRef]) -> list[Segment]:
