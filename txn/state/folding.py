@@ -5,9 +5,10 @@ last one before a crash:
 
 1. Segments are written for the next state record. Nothing refers to them yet.
 2. The state record is created under the number after the one that it builds on. If that name is taken, another process
-   was faster: this one stops, and what it wrote is removed by somebody's step 4.
-3. The snapshot is created, but only after a listing has shown that the newest state record covers it: a process that
-   stalled before step 2 may create a number that others have passed and removed. From here on records may go.
+   was faster, and what this one wrote is removed by somebody's step 4.
+3. The snapshot is created, but only after a listing has shown that the newest state record covers it, whoever made it:
+   a process that stalled before step 2 may create a number that others have passed and removed. From here on records
+   may go.
 4. Records that the snapshot covers are removed, state records before the newest, and segments that the newest does not
    list, up to its number. A newer state record lists only segments of the one before it and segments of its own number,
    so what is removed here is in no state record to come.
@@ -126,10 +127,8 @@ class Folding:
             return 0
         listed = self._merged(listed, number)
         failpoints.hit("before-state")
-        created = self._create(StateRecord(number, through, tuple(listed), self.now()))
+        self._create(StateRecord(number, through, tuple(listed), self.now()))
         failpoints.hit("after-state")
-        if not created:
-            raise Stale
         newest = self._newest(self.files.names(self.folder))
         if newest is None or newest.through < through:
             raise Stale

@@ -143,4 +143,3 @@ def test_merging_takes_no_more_than_its_share_of_a_processor(monkeypatch: pytest
     folding._between()
 
     assert rests == [pytest.approx(0.49)]
-

@@ -12,6 +12,7 @@ from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json
 from epochal.txn.records import Snapshot, encode
+from epochal.txn.state.folding import Folding, Plan
 from epochal.txn.state.policy import Knobs, segments_to_merge
 from epochal.txn.state.segments import SegmentRef
 from epochal.txn.state.store import number_of_segment
@@ -182,6 +183,26 @@ def test_a_process_that_stalls_anywhere_while_others_fold_does_no_harm(epochs: i
         if not met:
             break
     assert stalled > 5
+
+
+def test_a_process_that_removes_what_is_old_leaves_what_another_is_writing() -> None:
+    for place in range(8):
+        files = MemoryFiles()
+        scribe = aged(files, 6)
+        slow = Plan.of(view_of(files), retain=1)  # of a process that stalled before it removed anything
+        scribe.run(step(6), step(7))
+        left = place
+
+        def purge(path: str, files: MemoryFiles = files, slow: Plan = slow) -> None:
+            nonlocal left
+            if left == 0:
+                Folding(files, "journal", str).purge(slow, Journal(files, "journal", with_states=False).read)
+            left -= 1
+
+        fold(WatchedFiles(files.content, purge), view_of(files))
+
+        assert left < 0
+        assert states(files) == existing(scribe.state)
 
 
 def test_a_state_record_of_a_driver_that_stalled_lets_no_record_go() -> None:

@@ -102,6 +102,20 @@ def test_partition_and_merge_are_inverse(puts: dict[str, Json], gone: list[str],
     assert all(part == select(entries, shard, shards) for shard, part in enumerate(parts))
 
 
+@given(st.lists(changes, max_size=6), st.integers(0, 6))
+def test_entries_hold_each_key_once(steps: list[dict[str, Json]], cut: int) -> None:
+    older, newer = Entries(), Entries()
+    for number, step in enumerate(steps):
+        (older if number < cut else newer).fold(step, float(number))
+    older.add(newer)
+    whole = Entries()
+    for number, step in enumerate(steps):
+        whole.fold(step, float(number))
+
+    assert older == whole
+    assert not older.puts.keys() & older.deleted.keys()
+
+
 def test_the_group_of_a_key_never_changes() -> None:
     assert [group_of(key) for key in ("", "a", "day=2026-11-16/", "ü")] == [0, 579, 1023, 469]
 
