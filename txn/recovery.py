@@ -351,7 +351,7 @@ def _open_places(view: View, sinks: Sinks) -> dict[str, Place]:
     """The place of the open rows of each sink."""
     places: dict[str, Place] = {}
     for place in reversed(sinks.places()):  # the newest last: its description wins
-        state = view.sink_state(place.sink)
+        state = view.open_state(place.sink)
         if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
             places[place.sink] = place
     return places

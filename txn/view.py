@@ -25,6 +25,7 @@ from epochal.txn.records import (
     attempt_name,
 )
 from epochal.txn.row_digests import RowDigest
+from epochal.txn.state.keys import holds_rows
 from epochal.txn.state.versions import Position, SinkState
 from epochal.txn.states import State, advance
 from epochal.txn.totals import EpochSpan, Totals
@@ -161,14 +162,14 @@ class View:
 
     @cached_property
     def may_roll(self) -> bool:
-        """Whether a sink of this stream may hold rows open over epochs: it is described so, or has a state."""
+        """Whether a sink of this stream may hold rows open over epochs: it is described so, or its state says so."""
         described = (sink for record in self.generations.values() for sink in record.sinks.values())
-        return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.sink_states())
+        return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.open_states())
 
     def generations_with_open_rows(self) -> set[int]:
         """For each target with open rows, the newest generation that describes it."""
         newest = {}
-        for name, state in self.sink_states().items():
+        for name, state in self.open_states().items():
             for number, record in sorted(self.generations.items()):
                 sink = record.sinks.get(name)
                 if sink is not None and state.get("target", sink.target) == sink.target:
@@ -187,6 +188,14 @@ class View:
         """The state of every sink that has one."""
         states = {name: self.sink_state(name) for name in self._stateful}
         return {name: state for name, state in states.items() if state}
+
+    def open_states(self) -> dict[str, SinkState]:
+        """The state of every sink that holds rows open: one that has more than bookkeeping."""
+        return {name: state for name, state in self.sink_states().items() if holds_rows(state)}
+
+    def open_state(self, sink: str) -> SinkState:
+        """A sink's state, empty if it holds no rows open."""
+        return self.open_states().get(sink, SinkState())
 
     @cached_property
     def settled_states(self) -> StatesAt:

@@ -8,14 +8,26 @@ key                         entry
 ``marks #000000000017``     element 17 of the list ``marks``
 ==========================  ==========================================================
 
+Names that begin with an underscore are bookkeeping: a sink that has nothing else has no rows that wait to be shown.
+
 The head of a list is ``{"first": 3, "next": 18}``: its elements have the numbers from `first` up to `next`, exclusive.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+
+
+def holds_rows(state: Iterable[str]) -> bool:
+    """Whether a state has more than bookkeeping, by its keys: rows that wait to be shown.
+
+    >>> holds_rows({"_stamp": 1}), holds_rows({"_stamp": 1, "open day=1/": 1})
+    (False, True)
+    """
+    return any(not key.startswith("_") for key in state)
 
 
 def checked_name(name: str) -> str:
