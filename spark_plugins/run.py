@@ -37,6 +37,7 @@ from epochal.txn.participant import Participant
 from epochal.txn.process import this_process
 from epochal.txn.reporting import stream_name
 from epochal.txn.settler import Settler
+from epochal.txn.state.policy import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,11 +64,12 @@ def coordinator_of(
     choices: Choices,
     observers: Sequence[Observer] = (),
     name: str | None = None,
+    state: Policy | None = None,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
     place = spark_path(checkpoint.path)  # it is resolved already
     return Coordinator(
-        journals=lambda incarnation: open_journal(place, journal, incarnation),
+        journals=lambda incarnation: open_journal(place, journal, incarnation, state),
         checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
@@ -94,6 +96,7 @@ class Run:
         settle_timeout: float,
         observers: Sequence[Observer] = (),
         name: str | None = None,
+        state: Policy | None = None,
     ) -> None:
         self.binding = binding
         self._settle_timeout = settle_timeout
@@ -113,6 +116,7 @@ class Run:
             choices=choices,
             observers=[self.progress, self._live_events, *observers],
             name=name or binding.name,
+            state=state,
         )
         self._settler: Settler[DataFrame] = Settler(
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
@@ -282,10 +286,10 @@ def _retire_soon(run: Run | None, fault: str | None) -> None:
         threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 
-def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
+def open_journal(checkpoint: str, given: str | None, incarnation: int = 1, policy: Policy | None = None) -> Journal:
     """The journal of a checkpoint, or the one at the location that the user gave."""
     files, path = resolve(given or join(checkpoint, "epochal"))
-    return Journal(files, journal_path(path, incarnation))
+    return Journal(files, journal_path(path, incarnation), policy=policy)
 
 
 def journal_path(first: str, incarnation: int) -> str:

@@ -36,9 +36,11 @@ from epochal.txn.records import (
     attempt_name,
     decode,
     encode,
+    epoch_of_name,
 )
 from epochal.txn.state.folding import Folding, Plan
-from epochal.txn.state.policy import Knobs
+from epochal.txn.state.gauge import Gauge
+from epochal.txn.state.policy import Extent, Measured, Policy
 from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
 from epochal.txn.state.versions import SinkState
 from epochal.txn.view import States, StatesAt, View, fold
@@ -55,20 +57,23 @@ class Journal:
         path: str,
         *,
         clock: Callable[[], float] = time.time,
-        knobs: Knobs | None = None,
+        policy: Policy | None = None,
         with_states: bool = True,
     ) -> None:
-        """Without states, segments are not read, and a view cannot be asked for the sinks' state."""
+        """`policy` says when the sinks' state is folded. Without states, a view cannot be asked for it."""
         self.path = path
         self._files = files
         self._clock = clock
-        self._knobs = knobs or Knobs()
+        self._policy = policy or Policy()
+        self._gauge = Gauge()
         self._folded_at = clock()
         self._with_states = with_states
         self._seen: dict[str, Record] = {}
         self._created: dict[str, bytes] = {}  # by this process, not yet in a listing: these need not be read
         self._view = fold(())
         self._settled: StatesAt | None = None
+        self._sizes: dict[str, int] = {}  # of records, in bytes
+        self._changes: dict[str, int] = {}  # how many entries a record changes
         self._stored: tuple[str, States] | None = None  # what a state record lists, until there are newer states
 
     @cached_property
@@ -129,6 +134,9 @@ class Journal:
                 self._stored = None  # an old version would keep every later change in memory
             self._seen, self._view = {n: _slim(r, view) for n, r in records.items()}, view
             self._created.clear()  # also what was folded away before it was listed
+            for noted in (self._sizes, self._changes):
+                for name in noted.keys() - records.keys():
+                    del noted[name]
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
 
@@ -204,25 +212,68 @@ class Journal:
         failpoints.hit("after-done")
 
     def plan(self, view: View, *, retain: int, slack: int = 20) -> Plan | None:
-        """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come."""
+        """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come.
+
+        A recovery objective may leave fewer epochs unfolded.
+        """
+        knobs = self._policy.tuned(self._gauge.measured)
+        retain, slack = min(retain, knobs.epochs), min(slack, knobs.epochs)
         unfolded = sum(1 for epoch in view.done if epoch > view.floor)
-        now, age = self._clock(), self._knobs.segment_age
+        now, age = self._clock(), knobs.segment_age
         is_time = age is not None and unfolded > retain and now - self._folded_at >= age
         if unfolded < retain + slack and not is_time:
             return None
         self._folded_at = now
+        live = sum(len(state) for state in view.sink_states().values())
+        prepared = [size for name, size in self._sizes.items() if epoch_of_name(name) is not None]
+        self._gauge.sized(live=live, record=sum(prepared) / max(1, unfolded))
         return Plan.of(view, retain=retain)
 
     def fold(self, plan: Plan, *, between: Callable[[], None] = lambda: None) -> None:
         """Carry a plan out. Safe in another thread than the one that reads this journal."""
         reader = Journal(self._files, self.path, with_states=False)
-        Folding(self._files, self.path, self.now, self._knobs, self._clock, between).fold(plan, reader.read)
+        self._folding(between).fold(plan, reader.read)
 
     def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
         """Plan and fold at once."""
         plan = self.plan(view, retain=retain, slack=slack)
         if plan is not None:
-            Folding(self._files, self.path, self.now, self._knobs, self._clock).fold(plan, self.read)
+            self._folding().fold(plan, self.read)
+
+    def _folding(self, between: Callable[[], None] = lambda: None) -> Folding:
+        knobs = self._policy.tuned(self._gauge.measured)
+        return Folding(self._files, self.path, self.now, knobs, self._clock, between, self._gauge)
+
+    @property
+    def measured(self) -> Measured:
+        """What was measured while this journal was read and folded."""
+        return self._gauge.measured
+
+    @property
+    def recovery(self) -> float | None:
+        """The seconds that it took this process to restore the sinks' state; None if there was nothing to restore."""
+        return self._gauge.recovery
+
+    @property
+    def share(self) -> float | None:
+        """The share of a processor that merging may take; None if it is not limited."""
+        return self._policy.cpu
+
+    def extent(self) -> Extent:
+        """What a recovery would read now, as of the last reading."""
+        view, record = self._view, self._view.state_record
+        listed = record.segments if record is not None else ()
+        oldest = listed[0].through if listed else view.floor
+        newer = [n for n in self._sizes if (epoch := epoch_of_name(n)) is None or epoch > view.stored_through]
+        return Extent(
+            live=sum(len(state) for state in view.sink_states().values()),
+            entries=sum(ref.entries for ref in listed),
+            bytes=sum(ref.bytes for ref in listed),
+            segments=len(listed),
+            epochs=max(0, view.done_through - oldest),
+            changes=sum(self._changes.get(n, 0) for n in newer),
+            record_bytes=sum(self._sizes.values()),
+        )
 
     def sweep(self) -> list[str]:
         """Remove the temporary files of writers that died; a live writer creates its file again."""
@@ -255,7 +306,8 @@ class Journal:
             return None
         if self._stored is None or self._stored[0] != newest.name:
             try:
-                restored = SegmentFiles(self._files, self.path).restore(newest.segments)
+                with self._gauge.restoring(sum(ref.entries for ref in newest.segments)):
+                    restored = SegmentFiles(self._files, self.path).restore(newest.segments)
             except FileNotFoundError as fault:
                 if not last_try:
                     raise
@@ -273,19 +325,31 @@ class Journal:
 
     def _records(self, names: list[str]) -> dict[str, Record] | None:
         """The records with these names, or None if one was folded away between listing and reading."""
-        records = {}
+        records, begun, size = {}, time.monotonic(), 0
         for name in names:
             record = self._seen.get(name)
             if record is None:
                 path = join(self.path, name)
                 try:
-                    record = decode(path, name, self._created.get(name) or self._files.read(path))
+                    data = self._created.get(name) or self._files.read(path)
+                    record = decode(path, name, data)
+                    size += len(data)
+                    self._note(name, record, len(data))
                 except FileNotFoundError:
                     return None
                 except IsADirectoryError:
                     raise JournalCorrupt(f"{path}: a folder does not belong in a journal; move it away") from None
             records[name] = record
+        self._gauge.decoded(size, time.monotonic() - begun)
         return records
+
+    def _note(self, name: str, record: Record, size: int) -> None:
+        """Note the size of a record, and how much of the sinks' state it changes."""
+        self._sizes[name] = size
+        if isinstance(record, Prepared | Roll):
+            changes = sum(len(staged.changes) for staged in record.sinks.values())
+            self._changes[name] = changes
+            self._gauge.changed(changes)
 
 
 def scratch_beside(journal: str) -> str:

@@ -146,7 +146,7 @@ class Settler(Retrying, Generic[Rows]):
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called, and fold the journal in the background too."""
-        self._folding = self.coordinator.folding = BackgroundFolding()
+        self._folding = self.coordinator.folding = BackgroundFolding(share=lambda: self.coordinator.journal.share)
         self._folding.start()
         self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
         self._thread.start()

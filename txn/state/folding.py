@@ -35,6 +35,7 @@ from epochal.txn.records import (
     generation_of_name,
     is_record_name,
 )
+from epochal.txn.state.gauge import Gauge
 from epochal.txn.state.merging import merged_blocks
 from epochal.txn.state.policy import Knobs, segments_to_merge
 from epochal.txn.state.segments import SegmentRef
@@ -79,6 +80,7 @@ class Folding:
     knobs: Knobs = field(default_factory=Knobs)
     clock: Callable[[], float] = time.time
     between: Callable[[], None] = lambda: None  # called between two steps of a long merge; may raise to end it
+    gauge: Gauge = field(default_factory=Gauge)
 
     def __repr__(self) -> str:
         return "folding"
@@ -209,9 +211,10 @@ class Folding:
         if not rest and not any(ref.puts for ref in chosen):
             return []
         failpoints.hit("before-segment-merge")
-        ref = store.write_blocks(
-            blocks, shards, number=number, place=len(listed), through=chosen[-1].through, clean=not rest
-        )
+        with self.gauge.merging(sum(ref.entries for ref in chosen)):
+            ref = store.write_blocks(
+                blocks, shards, number=number, place=len(listed), through=chosen[-1].through, clean=not rest
+            )
         failpoints.hit("after-segment-merge")
         return [*rest, ref]
 

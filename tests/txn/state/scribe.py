@@ -10,7 +10,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Handle, Json, Staged
 from epochal.txn.records import GenerationStarted, Prepared, Roll
 from epochal.txn.state.folding import Folding, Plan
-from epochal.txn.state.policy import Knobs
+from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
 
@@ -55,7 +55,7 @@ class Scribe:
         return journal
 
     def journal(self) -> Journal:
-        return Journal(self.files, self.path, clock=lambda: 0.0, knobs=MERGING)
+        return Journal(self.files, self.path, clock=lambda: 0.0, policy=Policy(knobs=MERGING))
 
     def run(self, *epochs: dict[str, dict[str, Json]], done: bool = True) -> None:
         """Run epochs that change the states of sinks so."""
