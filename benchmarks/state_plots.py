@@ -63,6 +63,5 @@ def chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], across
         colour = COLOURS[number % len(COLOURS)]
         drawn = " ".join(place(*point) for point in line)
         parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        y = TOP + 16 * number
-        parts.append(f'<text x="{WIDTH - 140}" y="{y + 4}" fill="{colour}">{name}</text>')
+        parts.append(f'<text x="{WIDTH - 140}" y="{TOP + 16 * number + 4}" fill="{colour}">{name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -25,9 +25,10 @@ class BackgroundFolding:
     def __init__(self, *, share: Callable[[], float | None] = lambda: None) -> None:
         """With a share between 0 and 1, merging takes no more of a processor than that."""
         self._share = share
+        self._changed = threading.Condition()
         self._offered: tuple[Journal, Plan] | None = None
-        self._wake, self._stopping, self._idle = threading.Event(), threading.Event(), threading.Event()
-        self._idle.set()
+        self._working = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._merged_since = 0.0
         self.failed = False  # the last round
@@ -39,34 +40,37 @@ class BackgroundFolding:
 
     def offer(self, journal: Journal, plan: Plan) -> None:
         """Fold by this plan soon; it replaces one that is still waiting."""
-        self._idle.clear()
-        self._offered = journal, plan
-        self._wake.set()
+        with self._changed:
+            self._offered = journal, plan
+            self._changed.notify_all()
 
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is left to do; False if that takes longer."""
-        return self._idle.wait(timeout)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._offered is None and not self._working, timeout)
 
     def stop(self) -> None:
         """End, after the step that is being taken."""
         self._stopping.set()
-        self._wake.set()
+        with self._changed:
+            self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(END_TIMEOUT)
 
     def _loop(self) -> None:
-        while True:
-            self._wake.wait()
-            self._wake.clear()
-            if self._stopping.is_set():
-                return
+        while (offered := self._taken()) is not None:
+            self._fold(*offered)
+            with self._changed:
+                self._working = False
+                self._changed.notify_all()
+
+    def _taken(self) -> tuple[Journal, Plan] | None:
+        """The plan to carry out next, once there is one; None if the query ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._offered is not None or self._stopping.is_set())
             offered, self._offered = self._offered, None
-            if offered is not None:
-                self._fold(*offered)
-            if self._offered is None:
-                self._idle.set()
-                if self._offered is not None:  # offered since we looked
-                    self._idle.clear()
+            self._working = not self._stopping.is_set()
+            return offered if self._working else None
 
     def _fold(self, journal: Journal, plan: Plan) -> None:
         self._merged_since = time.thread_time()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from epochal.txn.state.segments import SegmentRef
 
@@ -45,7 +46,8 @@ class Measured:
     def with_rate(self, name: str, value: float, weight: float = 0.3) -> Measured:
         """With a new value of one rate, smoothed."""
         before: float = getattr(self, name)
-        return replace(self, **{name: value if before in (0.0, _GUESSES[name]) else before + weight * (value - before)})
+        smoothed: Any = value if before in (0.0, _GUESSES[name]) else before + weight * (value - before)
+        return replace(self, **{name: smoothed})
 
 
 _GUESSES = {name: getattr(Measured(), name) for name in Measured.__slots__}

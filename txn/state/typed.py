@@ -72,7 +72,7 @@ class Edit:
         known = self._opened.setdefault(name, opened)
         if type(known) is not type(opened):
             raise TypeError(f"state {name!r} was opened as {_kind(known)} and cannot be opened as {_kind(opened)}")
-        return known  # type: ignore[return-value]  # the same type, as was just checked
+        return known
 
 
 class ValueState:

@@ -86,7 +86,8 @@ class SinkState(Mapping[str, Json]):
         return isinstance(key, str) and self._find(key) is not ABSENT
 
     def __iter__(self) -> Iterator[str]:
-        version, seen = self, {}
+        version = self
+        seen: dict[str, Json | _Absent] = {}
         while version._root is None:
             for key, value in version._diff.items():
                 seen.setdefault(key, value)

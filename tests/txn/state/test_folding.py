@@ -75,7 +75,12 @@ def test_a_running_process_never_reads_a_segment() -> None:
     journal = scribe.begin()
     reads: list[str] = []
     read = files.read
-    files.read = lambda path: (reads.append(path), read(path))[1]  # type: ignore[method-assign]
+
+    def noted(path: str) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    files.read = noted  # type: ignore[method-assign]
     for number in range(30):
         scribe.run(step(number))
         view = journal.read()
@@ -245,7 +250,8 @@ def test_a_stream_without_state_gets_no_state_record() -> None:
     files = MemoryFiles()
     scribe = Scribe(files)
     scribe.begin()
-    scribe.run(*({"left": {}} for _ in range(4)))
+    nothing: Changes = {"left": {}}
+    scribe.run(nothing, nothing, nothing, nothing)
     fold(files, view_of(files))
 
     assert view_of(files).floor == 2

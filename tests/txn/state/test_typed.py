@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -112,11 +112,12 @@ def test_a_name_that_could_be_a_key_is_refused(name: str) -> None:
 @pytest.mark.parametrize("value", [None, float("nan"), {1, 2}, object(), {"a": b"x"}])
 def test_what_the_journal_cannot_hold_is_refused_when_it_is_set(value: Any) -> None:
     edit = Edit({})
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: edit.value("v").set(value),
         lambda: edit.list("l").append(value),
         lambda: edit.map("m").__setitem__("k", value),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(ValueError, match=r"delete it instead|must be JSON"):
             change()
 

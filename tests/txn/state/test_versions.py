@@ -20,7 +20,7 @@ def test_every_version_stays_what_it_was(steps: list[tuple[int, dict[str, Json]]
     made: list[tuple[SinkState, dict[str, Json]]] = [(SinkState({"a": 1}), {"a": 1})]
     for number, (parent, change) in enumerate(steps):
         state, copy = made[parent % len(made)]  # mostly not the newest: a branch
-        after = {key: value for key, value in {**copy, **change}.items() if value is not None}
+        after: dict[str, Json] = {key: value for key, value in {**copy, **change}.items() if value is not None}
         made.append((state.then((number,), change), after))
 
     for state, copy in made:
