@@ -15,6 +15,7 @@ from typing import TypeAlias
 from epochal.sinks.files.policies.rolling import NEVER, Piece, Rolling
 from epochal.sinks.files.state import AWAITED, HEADER, PIECE, TARGET, Entry, entry_of, piece_key, value_of
 from epochal.txn.model import Json
+from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.typed import Edit
 from epochal.txn.state.versions import SinkState
 
@@ -45,6 +46,11 @@ class Queue:
     def __init__(self, time_of: Callable[[PartKey], float | None]) -> None:
         self._time_of = time_of
         self._heap: list[tuple[float, PartKey]] = []
+
+    def fill(self, keys: Iterable[PartKey]) -> None:
+        """Note the times of all keys that there are."""
+        self._heap = [(at, key) for key in keys if (at := self._time_of(key)) is not None]
+        heapq.heapify(self._heap)
 
     def put(self, key: PartKey, live: int) -> None:
         """Note the time of a key, out of so many that are there."""
@@ -88,9 +94,7 @@ class Opened:
         changed = state.changed_since(self._state) if isinstance(state, SinkState) else None
         self._state = None  # until it is whole: a record that cannot be read stops it anywhere
         if changed is None:
-            self._clear()
-            for key, value in state.items():
-                self._put(key, value)
+            self._index_anew(state)
         else:
             self._unlooked = False
             for key in changed:
@@ -210,7 +214,19 @@ class Opened:
             elif value is not None:
                 edit.map(PIECE)[piece_key(epoch, bucket)] = value
 
+    def _index_anew(self, state: Mapping[str, Json]) -> None:
+        self._clear()
+        self._filling = True
+        with no_garbage_collection():
+            for key, value in state.items():
+                self._put(key, value)
+        self._filling = False
+        self._by_first.fill(self._parts)
+        self._by_last.fill(self._parts)
+        self._by_end.fill((bucket, "") for bucket in self.awaited)
+
     def _clear(self) -> None:
+        self._filling = False  # the queues are made at its end
         self.target: str | None = None
         self.headers: dict[str, bytes] = {}
         self.awaited: dict[str, float] = {}
@@ -237,12 +253,14 @@ class Opened:
                 self.awaited.pop(bucket, None)
                 if end is not None:
                     self.awaited[bucket] = end
-                self._by_end.put((bucket, ""), len(self.awaited))
+                if not self._filling:
+                    self._by_end.put((bucket, ""), len(self.awaited))
             case Entry(epoch=epoch, key=bucket, pieces=pieces):
                 self._put_pieces(flat, epoch, bucket, pieces)
 
     def _put_pieces(self, flat: str, epoch: int, bucket: str, pieces: tuple[Piece, ...]) -> None:
-        for shape in [*self._shapes_of.get(bucket, ())]:
+        known = self._keys.get((epoch, bucket)) == flat
+        for shape in [*self._shapes_of.get(bucket, ())] if known else ():
             before = self._parts[bucket, shape].pieces.pop(flat, ())
             self._count(before, -1)
             if not self._parts[bucket, shape].pieces:
@@ -274,5 +292,7 @@ class Opened:
                 del self._by_epoch[piece.epoch]
 
     def _note(self, key: PartKey) -> None:
+        if self._filling:
+            return
         self._by_first.put(key, len(self._parts))
         self._by_last.put(key, len(self._parts))

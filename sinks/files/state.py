@@ -58,15 +58,15 @@ class OpenParts:
 def entry_of(flat: str, value: Json) -> Entry:
     """An entry of the state by its key; JournalCorrupt if it cannot be read."""
     try:
+        if (key := key_of_entry(PIECE, flat)) is not None:  # first: nearly all are
+            return _piece_entry(flat, key, value)
         if flat == TARGET:
             return Entry(TARGET, text=None if value is None else str(value))
         if (shape := key_of_entry(HEADER, flat)) is not None:
             return Entry(HEADER, shape, header=None if value is None else base64.b64decode(str(value)))
         if (bucket := key_of_entry(AWAITED, flat)) is not None:
             return Entry(AWAITED, _bucket(bucket), end=None if value is None else _seconds(flat, value))
-        epoch, _, bucket = (key_of_entry(PIECE, flat) or flat).partition(" ")
-        number = int(epoch)
-        return Entry(PIECE, _bucket(bucket), number, () if value is None else _pieces(flat, number, bucket, value))
+        return _piece_entry(flat, flat, value)
     except (KeyError, TypeError, ValueError, AssertionError) as fault:
         raise JournalCorrupt(f"the journal's record of open parts cannot be read: {fault!r}") from None
 
@@ -93,6 +93,12 @@ def open_parts_of(state: Mapping[str, Json]) -> OpenParts:
         {entry.key: entry.header for entry in entries if entry.header is not None},
         {entry.key: entry.end for entry in entries if entry.end is not None},
     )
+
+
+def _piece_entry(flat: str, key: str, value: Json) -> Entry:
+    epoch, _, bucket = key.partition(" ")
+    number = int(epoch)
+    return Entry(PIECE, _bucket(bucket), number, () if value is None else _pieces(flat, number, bucket, value))
 
 
 def _pieces(key: str, epoch: int, bucket: str, value: Json) -> tuple[Piece, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 from epochal.txn.json_value import Json
+from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.segments import Block, Segment, SegmentRef, SegmentWriter, parsed
 from epochal.txn.state.shards import Entries, partition, shards_for
 
@@ -89,7 +88,7 @@ class SegmentFiles:
         if shards > 1:
             return {sink: entries.puts for sink, entries in read_shard(self.open(refs), shard, shards).items()}
         states: dict[str, dict[str, Json]] = {}
-        with _no_garbage_collection():
+        with no_garbage_collection():
             for segment in self.open(refs):
                 for block, raw in _read_ahead(segment, segment.blocks):
                     state, entries = states.setdefault(block.sink, {}), parsed(raw)
@@ -136,15 +135,3 @@ def _windowed(
             yield first, future.result()
     for first, future in waiting:
         yield first, future.result()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Parsing makes millions of objects and no cycles: looking for cycles among them takes longer than parsing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
