@@ -206,9 +206,9 @@ def epoch_costs(sizes: list[int], epochs: int = 60) -> dict[int, dict[str, float
             stream = Stream(str(home / "journal"), Policy())
             for start in range(0, count, AN_EPOCH):
                 stream.run({f"key {number}": [number, ""] for number in range(start, min(count, start + AN_EPOCH))})
-            for number in range(45):  # so that the large epochs are folded away
+            for number in range(3 * 45):  # so that the large epochs are folded away, and what they left is merged
                 stream.run({f"warm {number}": 1})
-            stream.folding.wait(600)
+                stream.folding.wait(600)
             taken, cpu = [], []
             for epoch in range(epochs):
                 changes: dict[str, Json] = {

@@ -45,7 +45,7 @@ def test_all_that_is_wrong_is_in_one_error() -> None:
 @pytest.mark.parametrize("given", [{"recovery": 1, "cpu": 0.1}, {"cpu": 0.1, "dirty_ratio": 0.5}])
 def test_one_objective_is_enough(given: dict[str, float]) -> None:
     with pytest.raises(OptionError, match="give one of them"):
-        StatePolicy(**given)  # type: ignore[arg-type]  # each is a float here
+        StatePolicy(**given)
 
 
 def test_settings_give_a_policy_too() -> None:

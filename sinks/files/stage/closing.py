@@ -56,6 +56,7 @@ class Closer:
     merge_below: int = rolling.MERGE_BELOW
     _renames: list[Rename] = field(default_factory=list)
     _joins: list[Concat] = field(default_factory=list)
+    _copies: list[tuple[str, str, list[tuple[str, int]], str]] = field(default_factory=list)
     _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
     _joiner: avro.Joiner | None = None
@@ -73,6 +74,7 @@ class Closer:
         self.files.create_all([(self._path(f"{HEADER}-{number}"), header) for number, header in headers if header])
         for number, part in enumerate(plan.closed):
             self._close(number, part, spark, in_place=in_place)
+        self._copy_all(spark)
         for number, (shape, parts) in enumerate(self._to_merge.items()):
             assert spark is not None  # the caller has one if something is merged
             self._merge(spark, f"merged-{number}", shape, parts)
@@ -103,8 +105,7 @@ class Closer:
         elif in_place and format_ in joining.BY_BYTES:
             self._joins.append(Concat(tuple(sources), target))
         else:
-            staged = f"{JOINED}/{number}"
-            self._renames.append((staged, target, self._copy(staged, sources, format_, spark)))
+            self._copies.append((f"{JOINED}/{number}", target, sources, format_))
 
     def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
         """Whether a part's pieces are large enough to become row groups of one file."""
@@ -130,20 +131,24 @@ class Closer:
         self._renames.append((staged, target, length))
         return True
 
-    def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
-        """Copy the pieces of a part into one file; its length."""
-        path, paths = self._path(staged), [self._path(name) for name, _ in sources]
-        failpoints.hit("before-copy")
-        if format_ in joining.BY_BYTES:
-            self.files.join_copies(path, paths)
-            length = sum(length for _, length in sources)
-        else:
-            assert spark is not None  # the caller has one if blocks are copied
-            self._joiner = self._joiner or avro.Joiner(spark)
-            length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
-        self.files.sync_all([path], within=self.layout.target)
-        failpoints.hit("after-copy")
-        return length
+    def _copy_all(self, spark: SparkSession | None) -> None:
+        """Copy the pieces of each part that cannot be joined otherwise into one file, side by side."""
+        by_bytes: list[tuple[str, list[str]]] = []
+        for staged, target, sources, format_ in self._copies:
+            failpoints.hit("before-copy")
+            path, paths = self._path(staged), [self._path(name) for name, _ in sources]
+            if format_ in joining.BY_BYTES:
+                by_bytes.append((path, paths))
+                length = sum(length for _, length in sources)
+            else:
+                assert spark is not None  # the caller has one if blocks are copied
+                self._joiner = self._joiner or avro.Joiner(spark)
+                length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
+            self._renames.append((staged, target, length))
+        self.files.join_all_copies(by_bytes)
+        self.files.sync_all([self._path(staged) for staged, *_ in self._copies], within=self.layout.target)
+        for _ in self._copies:
+            failpoints.hit("after-copy")
 
     def _merge(self, spark: SparkSession, folder: str, shape: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
         format_ = joining.format_of(shape)
