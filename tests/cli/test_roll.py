@@ -35,12 +35,12 @@ def test_status_shows_what_a_recovery_would_read_and_how_long_it_takes(scene: Sc
     text = scene.command("status").out
 
     assert (answer["entries"], answer["segments"], answer["replay"]) == (51, 1, 30)  # the target is set by each epoch
-    assert answer["extent"] == 29
+    assert answer["extent"] == 30
     assert 0 < answer["predicted_seconds"] < 5
     assert answer["restored_seconds"] > 0
     assert "sinks' state" in text
     assert "51 entries in 1 segment" in text
-    assert "extent 29 epochs, replay 30" in text
+    assert "extent 30 epochs, replay 30" in text
     assert "predicted recovery" in text
 
 

@@ -32,6 +32,7 @@ class BackgroundFolding:
         self._thread: threading.Thread | None = None
         self._merged_since = 0.0
         self.failed = False  # the last round
+        self.seconds = 0.0  # of a processor, that folding has taken
 
     def start(self) -> None:
         """Fold in the background from now on."""
@@ -73,7 +74,7 @@ class BackgroundFolding:
             return offered if self._working else None
 
     def _fold(self, journal: Journal, plan: Plan) -> None:
-        self._merged_since = time.thread_time()
+        begun = self._merged_since = time.thread_time()
         try:
             journal.fold(plan, between=self._between)
             self.failed = False
@@ -88,6 +89,8 @@ class BackgroundFolding:
                 fault,
                 extra={"journal": journal.path, "error": repr(fault)},
             )
+        finally:
+            self.seconds += time.thread_time() - begun
 
     def _between(self) -> None:
         """Between two shards: end if the query ends; rest if merging has had its share of the processor."""
