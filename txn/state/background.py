@@ -8,15 +8,11 @@ import time
 from collections.abc import Callable
 
 from epochal.txn.journal import Journal
-from epochal.txn.state.folding import Plan
+from epochal.txn.state.folding import Abandoned, Plan
 
 log = logging.getLogger("epochal")
 
-END_TIMEOUT = 10.0  # seconds that the end of a query waits for the step that is being taken
-
-
-class Abandoned(Exception):
-    """The query ends: a merge stops after the shard that it is at. What it wrote is removed by a later one."""
+END_TIMEOUT = 10.0  # seconds that the end of a query waits for folding, and for the step that is then being taken
 
 
 class BackgroundFolding:
@@ -51,7 +47,12 @@ class BackgroundFolding:
             return self._changed.wait_for(lambda: self._offered is None and not self._working, timeout)
 
     def stop(self) -> None:
-        """End, after the step that is being taken."""
+        """End, once nothing is left to do; a merge that takes too long is abandoned.
+
+        A query that runs for one epoch at a time must be folded too.
+        """
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self.wait(END_TIMEOUT)
         self._stopping.set()
         with self._changed:
             self._changed.notify_all()
@@ -78,8 +79,6 @@ class BackgroundFolding:
         try:
             journal.fold(plan, between=self._between)
             self.failed = False
-        except Abandoned:
-            log.debug("folding was abandoned, because the query ends")
         except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on, and the next round tries again
             level = logging.DEBUG if self.failed or self._stopping.is_set() else logging.WARNING
             self.failed = True

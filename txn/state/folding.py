@@ -47,6 +47,10 @@ from epochal.txn.view import KEEP_GENERATIONS, View
 BATCH = 200_000  # entries that are in memory before they become a segment
 
 
+class Abandoned(Exception):
+    """Raised between two steps of a merge, to end it: the query ends. Segments stay as they are."""
+
+
 class Stale(Exception):
     """Another process has folded meanwhile: there is nothing to do."""
 
@@ -79,7 +83,7 @@ class Folding:
     now: Callable[[], str]
     knobs: Knobs = field(default_factory=Knobs)
     clock: Callable[[], float] = time.time
-    between: Callable[[], None] = lambda: None  # called between two steps of a long merge; may raise to end it
+    between: Callable[[], None] = lambda: None  # called between two steps of a long merge; may raise Abandoned
     gauge: Gauge = field(default_factory=Gauge)
 
     def __repr__(self) -> str:
@@ -211,10 +215,13 @@ class Folding:
         if not rest and not any(ref.puts for ref in chosen):
             return []
         failpoints.hit("before-segment-merge")
-        with self.gauge.merging(sum(ref.entries for ref in chosen)):
-            ref = store.write_blocks(
-                blocks, shards, number=number, place=len(listed), through=chosen[-1].through, clean=not rest
-            )
+        try:
+            with self.gauge.merging(sum(ref.entries for ref in chosen)):
+                ref = store.write_blocks(
+                    blocks, shards, number=number, place=len(listed), through=chosen[-1].through, clean=not rest
+                )
+        except Abandoned:
+            return list(listed)
         failpoints.hit("after-segment-merge")
         return [*rest, ref]
 

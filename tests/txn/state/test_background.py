@@ -133,6 +133,22 @@ def test_an_end_abandons_a_merge_and_the_next_driver_makes_it_good() -> None:
     assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(LONG + 40)]
 
 
+def test_a_query_of_one_epoch_at_a_time_is_folded_too() -> None:
+    stream = Stream(MemoryFiles())
+    for epoch in range(60):
+        driver = stream.coordinator(Keeping("sink", name="sink", files=stream.files), retain=2)
+        driver.begin()
+        settler = Settler(driver)
+        settler.start()
+        stream.plan(epoch)
+        settler.run(epoch, [epoch])
+        stream.commit(epoch)
+        settler.settle(DEADLINE)
+        settler.stop()
+
+    assert stream.journal().read().floor > 30
+
+
 def test_merging_takes_no_more_than_its_share_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     folding = BackgroundFolding(share=lambda: 0.02)
     rests: list[float] = []
