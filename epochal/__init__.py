@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from epochal.spark_plugins.local_disk import local_disk_settings
     from epochal.spark_plugins.query import EpochQuery
     from epochal.spark_plugins.session import session
+    from epochal.spark_plugins.state_policy import StatePolicy
     from epochal.spark_plugins.writer import EpochWriter
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "Rolling",
     "RollingFileSink",
     "SettlingFailed",
+    "StatePolicy",
     "TimeBucket",
     "Tuning",
     "TwoDrivers",
@@ -110,6 +112,7 @@ _HOMES = {
     "PublishedEpoch": "epochal.sinks.files",
     "Rolling": "epochal.sinks.files",
     "RollingFileSink": "epochal.sinks.files",
+    "StatePolicy": "epochal.spark_plugins.state_policy",
     "TimeBucket": "epochal.sinks.files",
     "Tuning": "epochal.sinks.cassandra",
     "cause_of": "epochal.spark_plugins.causes",

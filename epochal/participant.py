@@ -40,6 +40,7 @@ from epochal.txn.model import (
 )
 from epochal.txn.participant import Auditable, Participant, Rolls, Wrapper
 from epochal.txn.row_digests import RowDigest
+from epochal.txn.state.typed import Edit, ListState, MapState, ValueState
 
 __all__ = [
     "NO_EPOCH",
@@ -50,12 +51,15 @@ __all__ = [
     "Claim",
     "DataLost",
     "Difference",
+    "Edit",
     "EpochalError",
     "Expected",
     "FencedOut",
     "Handle",
     "Json",
     "Lineages",
+    "ListState",
+    "MapState",
     "Memory",
     "OpenRows",
     "Option",
@@ -75,6 +79,7 @@ __all__ = [
     "StoreAway",
     "StoreReport",
     "TwoJournals",
+    "ValueState",
     "VisibleEpoch",
     "Wrapper",
     "check_predecessor",

@@ -85,8 +85,12 @@ def parts_of(
     prefix_of = sink_prefix or (lambda name: f"{prefix}{name}.")
     sinks = [sink for name in names if (sink := _sink(name, own, prefix_of(name), faults)) is not None]
     settings = Settings(EpochWriter, prefix, faults)
+    taken = {key.partition(".")[0] for key in settings.names}
     for name in dict.fromkeys(names):
-        faults.check(name not in settings.names, f"{prefix}sinks: {name!r} is the name of a writer's option")
+        faults.check(
+            name not in taken,
+            f"{prefix}sinks: {name!r} is the name of a writer's option",
+        )
         faults.check(name not in others, f"{prefix}sinks: {name!r} is the name of a stream's option")
     of_writer = {key: text for key, text in own.items() if key != "sinks" and key.partition(".")[0] not in names}
     known = [*settings.names, *others, "sinks", *names]

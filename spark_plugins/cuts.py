@@ -18,6 +18,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Json, OpenRows, lineage_of
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import check_belongs
+from epochal.txn.state.versions import SinkState
 from epochal.txn.view import View
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _opened(participant: Participant[Any], view: View, name: str) -> list[OpenRo
     if participant.rolls is None:
         return []
     if view.pending_rolls():
-        state = view.settled_states.states.get(name, {})
+        state = view.settled_states.states.get(name, SinkState())
     else:
         state = view.sink_state(name, through=view.done_through)
     return participant.rolls.open_rows(state)

@@ -29,6 +29,7 @@ from epochal.txn.participant import Participant
 from epochal.txn.process import this_process
 from epochal.txn.reporting import one_line, stream_name
 from epochal.txn.start import driver_of, superseded
+from epochal.txn.state.policy import Policy
 from epochal.txn.takeover import Takeover
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ def coordinator_of(
     choices: Choices,
     observers: Sequence[Observer] = (),
     name: str | None = None,
+    state: Policy | None = None,
 ) -> Coordinator[DataFrame]:
     """The coordinator of a query on this checkpoint, not yet started."""
     place = spark_path(checkpoint.path)  # it is resolved already
     return Coordinator(
-        journals=lambda incarnation: open_journal(place, journal, incarnation),
+        journals=lambda incarnation: open_journal(place, journal, incarnation, state),
         checkpoint=checkpoint,
         participants=sinks,
         eager=eager,
@@ -73,6 +75,7 @@ class Lead:
         choices: Choices,
         observers: Sequence[Observer] = (),
         name: str | None = None,
+        state: Policy | None = None,
         waits: bool = False,
     ) -> None:
         """Claim the next generation. With `waits`, live files of earlier drivers stay until `wait` returns."""
@@ -87,6 +90,7 @@ class Lead:
             choices=choices,
             observers=[self.progress, self.live_events, *observers],
             name=name,
+            state=state,
         )
         self.coordinator.begin()
         files, first = resolve(journal or join(spark_path(checkpoint.path), "epochal"))
@@ -161,10 +165,10 @@ def live_writer_of(
     return LiveWriter(files, coordinator.journal.path, live, observer, earlier=earlier)
 
 
-def open_journal(checkpoint: str, given: str | None, incarnation: int = 1) -> Journal:
+def open_journal(checkpoint: str, given: str | None, incarnation: int = 1, policy: Policy | None = None) -> Journal:
     """The journal of a checkpoint, or the one at the location that the user gave."""
     files, path = resolve(given or join(checkpoint, "epochal"))
-    return Journal(files, journal_path(path, incarnation))
+    return Journal(files, journal_path(path, incarnation), policy=policy)
 
 
 def journal_path(first: str, incarnation: int) -> str:

@@ -31,6 +31,7 @@ from epochal.spark_plugins.remote import batches, started, starting
 from epochal.spark_plugins.remote.query import RemoteEpochQuery
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.spark_plugins.run import Run, one_line, run_of, run_of_query
+from epochal.spark_plugins.state_policy import StatePolicy
 from epochal.spark_plugins.writer_options import check_metrics, check_observers, check_sinks, check_tokens
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
@@ -72,6 +73,13 @@ class EpochWriter:
         journal: Annotated[
             str | None,
             Option("where the journal is kept", expects="a folder or URI", shown_default="in the checkpoint"),
+        ] = None,
+        state: Annotated[
+            StatePolicy | None,
+            Option(
+                "when what sinks keep over epochs is folded: a recovery time, or knobs, see [state](state.md#policy)",
+                expects="a StatePolicy, such as StatePolicy(recovery='500 ms')",
+            ),
         ] = None,
         max_pending: Annotated[
             int,
@@ -152,6 +160,7 @@ class EpochWriter:
         given = {
             "commit": commit,
             "journal": journal,
+            "state": state,
             "max_pending": max_pending,
             "settle_timeout": settle_timeout,
             "takeover_timeout": takeover_timeout,
@@ -167,6 +176,7 @@ class EpochWriter:
         self._sinks = sinks
         self._eager = commit == "eager"
         self._journal = journal
+        self._state = None if state is None else state.policy
         self._max_pending = max_pending
         self._settle_timeout = float(settle_timeout)
         self._takeover_timeout = float(takeover_timeout)
@@ -440,6 +450,7 @@ class EpochWriter:
             choices=self._choices,
             observers=self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers),
             name=self.stream or name,
+            state=self._state,
             waits=waits,
         )
 
@@ -447,7 +458,14 @@ class EpochWriter:
         """The coordinator of a query on an existing or a new checkpoint, for checks."""
         is_new = files.length(join(path, "metadata")) is None
         checkpoint = NewCheckpoint(files, path) if is_new else SparkCheckpoint(files, path)
-        return coordinator_of(checkpoint, self._sinks, eager=self._eager, journal=self._journal, choices=self._choices)
+        return coordinator_of(
+            checkpoint,
+            self._sinks,
+            eager=self._eager,
+            journal=self._journal,
+            choices=self._choices,
+            state=self._state,
+        )
 
     def _check_checkpoint(self, stream: DataStreamWriter) -> None:
         """Refuse a checkpoint that does not fit the sinks before Spark plans an epoch.

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from epochal import CassandraSink, Complete, Connection, DeltaSink, EpochWriter, Rolling, RollingFileSink, Tuning
+from epochal import (
+    CassandraSink,
+    Complete,
+    Connection,
+    DeltaSink,
+    EpochWriter,
+    Rolling,
+    RollingFileSink,
+    StatePolicy,
+    Tuning,
+)
 from epochal.sinks.config.declaring import declarations
 from epochal.sinks.config.tables import table_of
 from epochal.spark_plugins.streams.options import Source, StreamOptions, Watermark
@@ -22,6 +32,7 @@ TABLES: list[tuple[str, Any]] = [
     ("cassandra.md", Connection),
     ("cassandra.md", Tuning),
     ("operations.md", EpochWriter),
+    ("state.md", StatePolicy),
     ("configuration.md", StreamOptions),
     ("configuration.md", Source),
     ("configuration.md", Watermark),

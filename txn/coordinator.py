@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints, rolls
@@ -27,6 +28,7 @@ from epochal.txn.plan import decided_not_done
 from epochal.txn.reporting import reporter
 from epochal.txn.settlement import RETAIN, Settlement, clear
 from epochal.txn.start import JOURNAL_ADVICE, Generation, Start, driver, superseded
+from epochal.txn.state.background import BackgroundFolding
 from epochal.txn.view import View
 
 log = logging.getLogger("epochal")
@@ -60,7 +62,11 @@ class Coordinator(Generic[Rows]):
             self._incarnation, self._journal = current_journal(journals)
         self._query = checkpoint.query_id()
         self.reporter = reporter(observers, stream=stream or lineage_tag(self.lineage))
-        self._settlement = Settlement(checkpoint, self._participants, self._check_bound, scratch, retain, self.reporter)
+        self._retain = retain
+        self.folding: BackgroundFolding | None = None  # without it, old records are folded away while settling
+        self._settlement = Settlement(
+            checkpoint, self._participants, self._check_bound, scratch, self._fold if retain else None, self.reporter
+        )
         self._incarnations = Incarnations(journals, self._query, self._participants, self._settlement, start_ids)
         self._starts = Start(
             checkpoint,
@@ -74,6 +80,7 @@ class Coordinator(Generic[Rows]):
         )
         self._generation: Generation | None = None
         self._epoch = NO_EPOCH  # of the last batch
+        self._may_roll = False  # by what the journal said when this start claimed its generation
         self._recorded: set[int] = set()  # the last epoch that this driver has prepared
 
     @property
@@ -117,6 +124,9 @@ class Coordinator(Generic[Rows]):
         self.clear()
         self._incarnations.tidy(self._incarnation, self._journal, driver(self._version))
         self.reporter.started(self.lineage, self.generation, self._participants, generation.before)
+        self._may_roll = generation.before.may_roll
+        # Versions of states that somebody holds keep every later change in memory.
+        self._generation = replace(generation, before=generation.before.without_states())
 
     def run(self, epoch: int, rows: Rows) -> BatchOutcome:
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be done, or decided and pending."""
@@ -138,6 +148,13 @@ class Coordinator(Generic[Rows]):
         self._settlement.settle(self._journal, self.lineage)
         self.reporter.opened(self.lineage, self._journal.view, self._participants.values())
 
+    def _fold(self, journal: Journal, view: View) -> None:
+        """Fold old records away, or let the background do it."""
+        if self.folding is None:
+            journal.compact(view, retain=self._retain)
+        elif (plan := journal.plan(view, retain=self._retain)) is not None:
+            self.folding.offer(journal, plan)
+
     def is_settled_below(self, epoch: int) -> bool:
         """Whether all earlier epochs are done and no roll is pending, as of the last read. False if not known."""
         view = self._journal.view
@@ -153,7 +170,7 @@ class Coordinator(Generic[Rows]):
         generation = self._generation
         if generation is None:
             return False
-        return generation.before.may_roll or any(sink.keeps_open for sink in generation.record.sinks.values())
+        return self._may_roll or any(sink.keeps_open for sink in generation.record.sinks.values())
 
     def due(self) -> float | None:
         """When the next open part is due to be closed, in seconds of the wall clock; None for never."""

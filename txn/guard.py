@@ -221,7 +221,7 @@ def _check_rewound_journal(
     """The target holds an epoch that the journal has no record of."""
     last = _last_possible(observed.after, observed.committed)
     fault = f"{where}: it holds epoch {memory.last} of this stream, but the journal knows only epochs up to {last}"
-    if observed.after.sink_state(sink):
+    if observed.after.open_state(sink):
         # Neither choice is safe: the parts that were open may be visible by now, and others be open.
         raise Rewound(
             f"{fault}, and parts were open then: checkpoint and journal were restored from an older copy, which has no "
@@ -251,7 +251,7 @@ def _check_holder(observed: Observed, sink: str, where: str, memory: Memory, cho
     is_ahead = memory.last > _last_possible(observed.after, observed.committed)
     if is_ahead and holder is not None and same_place(holder.journal, observed.journal):
         return  # this journal itself was rewound; `_check_rewound_journal` says what to do
-    if holder is not None and observed.after.sink_state(sink):
+    if holder is not None and observed.after.open_state(sink):
         why_anywhere = why_not_ours(holder, observed.after, observed.lineage, holder.journal)
         if why_anywhere is not None:
             raise TwoJournals(

@@ -108,7 +108,7 @@ class Incarnations(Generic[Rows]):
             view = journal.read()
             self.settlement.carry_out_rolls(journal, view, lineage)
             open_here = {
-                name: p for name, p in self.participants.items() if p.rolls is not None and view.sink_state(name)
+                name: p for name, p in self.participants.items() if p.rolls is not None and view.open_state(name)
             }
             if not open_here or view.latest is None:
                 return

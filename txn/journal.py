@@ -5,7 +5,8 @@ once. Reading while others write is safe because a record is complete before it 
 may race with a compaction; the snapshot always exists before the first record that it covers is removed.
 
 For an epoch that is done, memory holds only the counts: its handles are no longer needed, and its changes
-are part of the states computed from it. So memory holds what is open once, not once for each epoch.
+are part of the states computed from it. So memory holds what is open once, not once for each epoch. Segments
+(`state`) are read at the first reading alone: later states are computed from records.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
+    StateRecord,
     attempt_name,
     decode,
     encode,
     epoch_of_name,
-    generation_of_name,
-    is_record_name,
 )
-from epochal.txn.view import KEEP_GENERATIONS, StatesAt, View, fold
+from epochal.txn.state.folding import Folding, Plan
+from epochal.txn.state.gauge import Gauge
+from epochal.txn.state.policy import Extent, Measured, Policy
+from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
+from epochal.txn.state.versions import SinkState
+from epochal.txn.view import States, StatesAt, View, fold
 
 SPENT = Handle(0, {})  # replaces the handle of an epoch that is done; no participant accepts its version
 
@@ -46,14 +51,30 @@ SPENT = Handle(0, {})  # replaces the handle of an epoch that is done; no partic
 class Journal:
     """The records of one lineage."""
 
-    def __init__(self, files: Files, path: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        policy: Policy | None = None,
+        with_states: bool = True,
+    ) -> None:
+        """`policy` says when the sinks' state is folded. Without states, a view cannot be asked for it."""
         self.path = path
         self._files = files
         self._clock = clock
+        self._policy = policy or Policy()
+        self._gauge = Gauge()
+        self._folded_at = clock()
+        self._with_states = with_states
         self._seen: dict[str, Record] = {}
         self._created: dict[str, bytes] = {}  # by this process, not yet in a listing: these need not be read
         self._view = fold(())
         self._settled: StatesAt | None = None
+        self._sizes: dict[str, int] = {}  # of records, in bytes
+        self._changes: dict[str, int] = {}  # how many entries a record changes
+        self._stored: tuple[str, States] | None = None  # what a state record lists, until there are newer states
 
     @cached_property
     def place(self) -> str:
@@ -86,14 +107,17 @@ class Journal:
     def read(self) -> View:
         """Read what is new, and return the view of all records."""
         for tries_left in reversed(range(5)):
-            names = [n for n in self._files.names(self.path) if not n.startswith(TEMPORARY)]
+            names = self._names()
             if names == list(self._seen):
                 return self._view
             records = self._records(names)
             if records is None:
                 continue
             try:
-                view = fold(records.values(), self._settled)
+                stored = self._restored(records.values(), last_try=not tries_left)
+                view = fold(records.values(), self._settled, stored)
+            except FileNotFoundError:
+                continue  # a segment was merged away between listing and reading
             except JournalCorrupt as fault:
                 # A listing that overlaps another driver's purge can show half an epoch; read again.
                 if tries_left:
@@ -103,11 +127,16 @@ class Journal:
                 continue
             if self._settled is not None and view.done_through < self._settled.epoch:
                 # The journal was replaced: forget everything read so far.
-                self._seen, self._settled, self._view = {}, None, fold(())
+                self._seen, self._settled, self._stored, self._view = {}, None, None, fold(())
                 continue
-            self._settled = view.settled_states
+            self._settled = view.settled_states if self._with_states else None
+            if self._settled is not None and self._settled.epoch > view.stored_through:
+                self._stored = None  # an old version would keep every later change in memory
             self._seen, self._view = {n: _slim(r, view) for n, r in records.items()}, view
             self._created.clear()  # also what was folded away before it was listed
+            for noted in (self._sizes, self._changes):
+                for name in noted.keys() - records.keys():
+                    del noted[name]
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
 
@@ -186,30 +215,69 @@ class Journal:
         self._create(Done(epoch, generation, self.now()), durable=False)
         failpoints.hit("after-done")
 
-    def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
-        """Fold all but the newest `retain` done epochs away, once there are `slack` more than that."""
-        through = view.done_through - retain
-        unfolded = sum(1 for epoch in view.done if epoch > view.floor)
-        if through <= view.floor or unfolded < retain + slack:
-            return
-        failpoints.hit("before-snapshot")
-        self._create(Snapshot(through, self.now(), view.states_for_snapshot(), view.totals(through=through)))
-        failpoints.hit("after-snapshot")
-        self.purge(through)
+    def plan(self, view: View, *, retain: int, slack: int = 20) -> Plan | None:
+        """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come.
 
-    def purge(self, through: int) -> None:
-        """Remove the records that a snapshot covers. Repeatable: what a crash leaves is removed the next time."""
-        view = self.read()  # again: others may have started and rolled since the snapshot was planned
-        names = [n for n in self._files.names(self.path) if is_record_name(n)]
-        removable = _removable_generations(view, through)
-        generations = [n for n in names if generation_of_name(n) in removable]
-        covered = [n for n in names if (epoch := epoch_of_name(n)) is not None and epoch <= through]
-        older = [n for n in names if n.startswith("s") and int(n[1:13]) < through]
-        failpoints.hit("before-purge")
-        # Remove a generation before the seal of its rolls: a roll of a removed generation does not count.
-        for name in (*covered, *older, *generations, *_removable_rolls(view, names, through, removable)):
-            self._files.delete(join(self.path, name))
-        failpoints.hit("after-purge")
+        A recovery objective may leave fewer epochs unfolded.
+        """
+        knobs = self._policy.tuned(self._gauge.measured)
+        retain, slack = min(retain, knobs.epochs), min(slack, knobs.epochs)
+        unfolded = sum(1 for epoch in view.done if epoch > view.floor)
+        now, age = self._clock(), knobs.segment_age
+        is_time = age is not None and unfolded > retain and now - self._folded_at >= age
+        if unfolded < retain + slack and not is_time:
+            return None
+        self._folded_at = now
+        live = sum(len(state) for state in view.sink_states().values())
+        prepared = [size for name, size in self._sizes.items() if epoch_of_name(name) is not None]
+        self._gauge.sized(live=live, record=sum(prepared) / max(1, unfolded))
+        return Plan.of(view, retain=retain)
+
+    def fold(self, plan: Plan, *, between: Callable[[], None] = lambda: None) -> None:
+        """Carry a plan out. Safe in another thread than the one that reads this journal."""
+        reader = Journal(self._files, self.path, with_states=False)
+        self._folding(between).fold(plan, reader.read)
+
+    def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
+        """Plan and fold at once."""
+        plan = self.plan(view, retain=retain, slack=slack)
+        if plan is not None:
+            self._folding().fold(plan, self.read)
+
+    def _folding(self, between: Callable[[], None] = lambda: None) -> Folding:
+        knobs = self._policy.tuned(self._gauge.measured)
+        return Folding(self._files, self.path, self.now, knobs, self._clock, between, self._gauge)
+
+    @property
+    def measured(self) -> Measured:
+        """What was measured while this journal was read and folded."""
+        return self._gauge.measured
+
+    @property
+    def recovery(self) -> float | None:
+        """The seconds that it took this process to restore the sinks' state; None if there was nothing to restore."""
+        return self._gauge.recovery
+
+    @property
+    def share(self) -> float | None:
+        """The share of a processor that merging may take; None if it is not limited."""
+        return self._policy.cpu
+
+    def extent(self) -> Extent:
+        """What a recovery would read now, as of the last reading."""
+        view, record = self._view, self._view.state_record
+        listed = record.segments if record is not None else ()
+        oldest = listed[0].through if listed else view.floor
+        newer = [n for n in self._sizes if (epoch := epoch_of_name(n)) is None or epoch > view.stored_through]
+        return Extent(
+            live=sum(len(state) for state in view.sink_states().values()),
+            entries=sum(ref.entries for ref in listed),
+            bytes=sum(ref.bytes for ref in listed),
+            segments=len(listed),
+            epochs=max(0, view.done_through - oldest),
+            changes=sum(self._changes.get(n, 0) for n in newer),
+            record_bytes=sum(self._sizes.values()),
+        )
 
     def sweep(self) -> list[str]:
         """Remove the temporary files of writers that died; a live writer creates its file again."""
@@ -222,7 +290,34 @@ class Journal:
         """
         if self._seen and self._seen.keys() <= set(names):
             return False
-        return [n for n in self._files.names(self.path) if n.startswith("s")] != [n for n in names if n.startswith("s")]
+        return [n for n in self._names() if n[0] in "sm"] != [n for n in names if n[0] in "sm"]
+
+    def _names(self) -> list[str]:
+        """The names of records, and of what does not belong here."""
+        names = self._files.names(self.path)
+        return [n for n in names if not n.startswith(TEMPORARY) and number_of_segment(n) is None]
+
+    def _restored(self, records: Iterable[Record], *, last_try: bool) -> States | None:
+        """The states that the newest state record lists; None if there is none, or newer states are known.
+
+        FileNotFoundError if a segment is gone; JournalCorrupt if it is gone at the last try too.
+        """
+        state_records = [record for record in records if isinstance(record, StateRecord)]
+        newest = max(state_records, key=lambda record: record.number, default=None)
+        if newest is None or not self._with_states:
+            return None
+        if self._settled is not None and self._settled.epoch > newest.through:
+            return None
+        if self._stored is None or self._stored[0] != newest.name:
+            try:
+                with self._gauge.restoring(sum(ref.entries for ref in newest.segments)):
+                    restored = SegmentFiles(self._files, self.path).restore(newest.segments)
+            except FileNotFoundError as fault:
+                if not last_try:
+                    raise
+                raise missing(str(fault.filename or fault)) from None
+            self._stored = newest.name, {sink: SinkState(state) for sink, state in restored.items()}
+        return self._stored[1]
 
     def _create(self, record: Record, *, durable: bool = True) -> bool:
         data = encode(record)
@@ -234,19 +329,31 @@ class Journal:
 
     def _records(self, names: list[str]) -> dict[str, Record] | None:
         """The records with these names, or None if one was folded away between listing and reading."""
-        records = {}
+        records, begun, size = {}, time.monotonic(), 0
         for name in names:
             record = self._seen.get(name)
             if record is None:
                 path = join(self.path, name)
                 try:
-                    record = decode(path, name, self._created.get(name) or self._files.read(path))
+                    data = self._created.get(name) or self._files.read(path)
+                    record = decode(path, name, data)
+                    size += len(data)
+                    self._note(name, record, len(data))
                 except FileNotFoundError:
                     return None
                 except IsADirectoryError:
                     raise JournalCorrupt(f"{path}: a folder does not belong in a journal; move it away") from None
             records[name] = record
+        self._gauge.decoded(size, time.monotonic() - begun)
         return records
+
+    def _note(self, name: str, record: Record, size: int) -> None:
+        """Note the size of a record, and how much of the sinks' state it changes."""
+        self._sizes[name] = size
+        if isinstance(record, Prepared | Roll):
+            changes = sum(len(staged.changes) for staged in record.sinks.values())
+            self._changes[name] = changes
+            self._gauge.changed(changes)
 
 
 def scratch_beside(journal: str) -> str:
@@ -275,37 +382,3 @@ def _without_payload(record: Prepared | Roll) -> Prepared | Roll:
         for name, staged in record.sinks.items()
     }
     return replace(record, sinks=spent)
-
-
-def _removable_generations(view: View, through: int) -> set[int]:
-    """The starts that may be removed: old, and not needed to find the sinks of what is open or was rolled lately.
-
-    In a stream that rolls, a generation whose rolls are not sealed stays: it might still record one.
-    """
-    needed = {r.generation for r in view.recorded_rolls() if r.after > through} | view.generations_with_open_rows()
-    needed |= {g for e in view.attempts if e > through for g in view.prepared(e)}  # a commit needs their sinks
-    old = sorted(view.generations)[:-KEEP_GENERATIONS]
-    return {n for n in old if n not in needed and not (view.may_roll and view.next_roll(n) is not None)}
-
-
-def _removable_rolls(view: View, names: Iterable[str], through: int, gone: Iterable[int]) -> list[str]:
-    """The names of the rolls that may be removed.
-
-    A generation's last roll stays as long as its start: it defines the next number, or that there is none.
-    """
-    remaining = view.generations.keys() - set(gone)
-    removable: set[str] = set()
-    for generation, rolls in view.rolls.items():
-        for roll in rolls.values():
-            if generation not in remaining or (roll.after <= through and roll.number != max(rolls)):
-                removable.add(roll.name)
-    # The DONE record of a roll goes with the roll, not before: without it the roll would be carried out again. A roll
-    # that is listed and not in the view was recorded since the view was read.
-    there = {*names}
-    done = {n for n in there if n.startswith("r") and n.endswith(".done.json")}
-    over = {n for n in done if _roll_of(n) in removable or _roll_of(n) not in there}
-    return [n for n in names if n in removable or n in over]
-
-
-def _roll_of(done: str) -> str:
-    return done.replace(".done.", ".")

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
+from epochal.txn import json_value
 from epochal.txn.errors import Refused
+from epochal.txn.state.typed import Edit
 
 Rows = TypeVar("Rows")
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = json_value.Json
 
 NO_EPOCH = -1
 
@@ -135,6 +137,10 @@ class Batch(Generic[Rows]):
     earlier: tuple[Handle, ...] = ()  # what older generations prepared for this epoch, oldest first
     watermark: float | None = None  # seconds since 1970; None while the query has none
 
+    def edit(self) -> Edit:
+        """The participant's state by name, to read and to change; its `changes` go into `Staged`."""
+        return Edit(self.state)
+
     @property
     def scratch(self) -> str:
         """A folder beside the stream's journal, for a store that has no place for staged files."""
@@ -148,6 +154,10 @@ class RollRequest:
     attempt: Attempt
     state: Mapping[str, Json]
     every: bool
+
+    def edit(self) -> Edit:
+        """The participant's state by name, to read and to change; its `changes` go into `Staged`."""
+        return Edit(self.state)
 
 
 @dataclass(frozen=True, slots=True)

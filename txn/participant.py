@@ -133,6 +133,16 @@ class Auditable(Protocol):
         """Read the store. Writes nothing, and is safe beside a running driver."""
 
 
+def open_size(rolls: Rolls, state: Mapping[str, Json]) -> tuple[int, int]:
+    """How many parts are open, and their bytes. A participant that has an `open_size` need not list them for it."""
+    quick = getattr(rolls, "open_size", None)
+    if quick is not None:
+        count, size = quick(state)
+        return int(count), int(size)
+    parts = rolls.open_rows(state)
+    return len(parts), sum(part.bytes for part in parts)
+
+
 def description_of(participant: Participant[Rows]) -> Description:
     """A participant as a start records it. ``keeps_open`` follows from `rolls` alone."""
     settings = {key: value for key, value in participant.describe().items() if key != "keeps_open"}

@@ -13,6 +13,7 @@ name                                 record
 ``r000003.000001.json``              first roll of generation 3: what it closed between two epochs
 ``r000003.000001.done.json``         every sink shows what that roll closed
 ``s000000000040.json``               snapshot: every epoch up to 40 is done and folded away
+``m000000000017.json``               the 17th state record: which segments are the sinks' state
 ===================================  ================================================================
 """
 
@@ -27,12 +28,13 @@ from typing import Any, ClassVar, TypeAlias
 from epochal.txn import codec
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Description, Handle, Json, Staged
+from epochal.txn.state.segments import SegmentRef
 from epochal.txn.totals import Totals
 
 FORMAT = 1
 NO_WINNER = 0  # instead of a generation: the epoch was in doubt when its journal was closed
 OPTIONAL = {"omitted": True}  # a field that is not written if it is empty
-_NAME = re.compile(r"g\d{6,}|e\d{12}\.(g\d{6,}|decided|done)|r\d{6,}\.\d{6,}(\.done)?|s\d{12}", re.ASCII)
+_NAME = re.compile(r"g\d{6,}|e\d{12}\.(g\d{6,}|decided|done)|r\d{6,}\.\d{6,}(\.done)?|s\d{12}|m\d{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,9 @@ class Rolled:
 class Snapshot:
     """Every epoch up to `through` is done; their records may be gone.
 
-    The states in it may be newer, as of any done epoch from `through` on. Applying the changes of later epochs again
-    gives the same states, because the last change of a key wins.
+    The sinks' state is in a state record. Older versions wrote it here, as `kept`: it may be newer, as of any done
+    epoch from `through` on. Applying the changes of later epochs again gives the same states, because the last change
+    of a key wins.
     """
 
     kind: ClassVar[str] = "snapshot"
@@ -172,15 +175,34 @@ class Snapshot:
     at: str = ""
     kept: Mapping[str, Mapping[str, Json]] = field(default_factory=dict, metadata=OPTIONAL)  # sink -> its state
     totals: Totals | None = field(default=None, metadata=OPTIONAL)  # what was written to the sinks
+    state: int = field(default=0, metadata=OPTIONAL)  # a state record with this number, or a higher one, must be there
 
     @property
     def name(self) -> str:
         return f"s{self.through:012d}.json"
 
 
-Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Rolled | Snapshot
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """The sinks' state after every epoch up to `through`, and the rolls after it: these segments, oldest first.
+
+    Numbered from 1: whoever creates the next number has built on the one before. The highest number counts.
+    """
+
+    kind: ClassVar[str] = "state"
+    number: int
+    through: int
+    segments: tuple[SegmentRef, ...]
+    at: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"m{self.number:012d}.json"
+
+
+Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Rolled | Snapshot | StateRecord
 _KINDS: dict[str, type[Record]] = {
-    k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Roll, Rolled, Snapshot)
+    k.kind: k for k in (GenerationStarted, Prepared, Seal, Decided, Done, Roll, Rolled, Snapshot, StateRecord)
 }
 
 
@@ -289,6 +311,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "kept": _by_sink(_object),
     "sources": _object,
     "totals": Totals.from_json,
+    "segments": lambda refs: tuple(map(SegmentRef.from_json, refs)),
 }
 _WRITERS: dict[str, Callable[[Any], Json]] = {
     "sinks": _by_sink(_write_sink),
@@ -298,4 +321,5 @@ _WRITERS: dict[str, Callable[[Any], Json]] = {
     "kept": _by_sink(dict),
     "sources": dict,
     "totals": Totals.to_json,
+    "segments": lambda refs: [ref.to_json() for ref in refs],
 }

@@ -26,7 +26,7 @@ from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
 from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.retirement import refuse_retired
-from epochal.txn.settlement import Settlement, clear
+from epochal.txn.settlement import Settlement, clear, fold_at_once
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
 from epochal.txn.view import View
@@ -149,7 +149,7 @@ class Recovery:
         self._sinks = sinks
         names = dict.fromkeys(place.sink for place in sinks.places())
         routed = {name: RoutedSink(name, sinks, on_commit) for name in names}
-        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, reporter=reporter)
+        self._settlement = Settlement(checkpoint, routed, _was_checked, sinks.scratch, fold_at_once(), reporter)
 
     def settle(self) -> None:
         """Check the sinks that decided epochs wait for, then bring every decided epoch to done."""
@@ -353,7 +353,7 @@ def _open_places(view: View, sinks: Sinks) -> dict[str, Place]:
     """The place of the open rows of each sink."""
     places: dict[str, Place] = {}
     for place in reversed(sinks.places()):  # the newest last: its description wins
-        state = view.sink_state(place.sink)
+        state = view.open_state(place.sink)
         if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
             places[place.sink] = place
     return places

@@ -45,13 +45,13 @@ def due(view: View, participants: Iterable[Participant[Any]]) -> float | None:
 def check_states(view: View, participants: Iterable[Participant[Any]]) -> None:
     """Raise Refused if a sink cannot close what is open in it, for example because it is in another target."""
     for participant in participants:
-        if participant.rolls is not None and (state := view.sink_state(participant.name)):
+        if participant.rolls is not None and (state := view.open_state(participant.name)):
             participant.rolls.check_state(state)
 
 
 def without_owner(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
     """The sinks with open rows that a writer does not have, or has without the ability to close them."""
-    return [name for name in view.sink_states() if name not in participants or participants[name].rolls is None]
+    return [name for name in view.open_states() if name not in participants or participants[name].rolls is None]
 
 
 def close(
@@ -69,7 +69,7 @@ def close(
     """
     staged: dict[str, Staged] = {}
     for name, participant in participants.items():
-        state = view.sink_state(name)
+        state = view.open_state(name)
         if participant.rolls is None or not state:
             continue
         try:

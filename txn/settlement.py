@@ -27,6 +27,11 @@ log = logging.getLogger("epochal")
 RETAIN = 20  # done epochs whose records a compaction leaves in the journal
 
 
+def fold_at_once(retain: int = RETAIN) -> Callable[[Journal, View], None] | None:
+    """Fold while settling; 0 retained epochs mean never."""
+    return (lambda journal, view: journal.compact(view, retain=retain)) if retain else None
+
+
 class Settles(Protocol):
     """The part of a participant that settlement needs."""
 
@@ -47,7 +52,7 @@ class Settlement:
         [Journal, str, str], None
     ]  # journal, lineage, sink: raises if the target belongs to another journal
     scratch: str = ""
-    retain: int = RETAIN
+    fold: Callable[[Journal, View], None] | None = None  # called once an epoch is done, to fold old records away
     reporter: Reporter = SILENT
 
     def __repr__(self) -> str:
@@ -108,8 +113,8 @@ class Settlement:
                 self._abort(name, participant, attempt, lost.get(name))
         journal.finish(step.epoch, step.generation)
         self.reporter.done(lineage, step.epoch, step.generation, view)
-        if self.retain:
-            journal.compact(view, retain=self.retain)
+        if self.fold is not None:
+            self.fold(journal, view)
 
     def _commit(self, journal: Journal, name: str, attempt: Attempt, handle: Handle) -> Outcome:
         participant = self.sinks.get(name)

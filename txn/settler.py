@@ -18,6 +18,7 @@ from epochal.txn.coordinator import Coordinator, Rows
 from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 from epochal.txn.reporting import SILENT, Reporter
+from epochal.txn.state.background import BackgroundFolding
 
 log = logging.getLogger("epochal")
 
@@ -132,6 +133,7 @@ class Settler(Retrying, Generic[Rows]):
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._cut = CutFile()
+        self._folding: BackgroundFolding | None = None
         self.failure: EpochalError | None = None  # the error that ended the background thread
 
     def _settle_coordinator(self) -> None:
@@ -143,7 +145,9 @@ class Settler(Retrying, Generic[Rows]):
             self._show_cut()
 
     def start(self) -> None:
-        """Settle in the background whenever `wake` is called."""
+        """Settle in the background whenever `wake` is called, and fold the journal in the background too."""
+        self._folding = self.coordinator.folding = BackgroundFolding(share=lambda: self.coordinator.journal.share)
+        self._folding.start()
         self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
         self._thread.start()
 
@@ -186,6 +190,9 @@ class Settler(Retrying, Generic[Rows]):
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=30)
             self._cut.update(self.coordinator.journal, self.coordinator.journal.view)  # what was settled last
+        if self._folding is not None:
+            self.coordinator.folding = None
+            self._folding.stop()
 
     def _show_cut(self) -> None:
         """Bring the watermark file up to date, without the lock: no batch waits for it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from epochal.txn.errors import JournalCorrupt
-from epochal.txn.model import NO_EPOCH, Handle, Json, Staged, lineage_of
+from epochal.txn.model import NO_EPOCH, Handle, Staged, lineage_of
 from epochal.txn.records import (
     NO_WINNER,
     Decided,
@@ -21,14 +21,17 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
+    StateRecord,
     attempt_name,
 )
 from epochal.txn.row_digests import RowDigest
+from epochal.txn.state.keys import holds_rows
+from epochal.txn.state.versions import Position, SinkState
 from epochal.txn.states import State, advance
 from epochal.txn.totals import EpochSpan, Totals
 
-States: TypeAlias = Mapping[str, Mapping[str, Json]]  # sink -> its state
-Step: TypeAlias = tuple[tuple[int, ...], Mapping[str, Staged]]  # its position in the order, and what sinks staged
+States: TypeAlias = Mapping[str, SinkState]  # by sink
+Step: TypeAlias = tuple[Position, Mapping[str, Staged]]  # its position in the order, and what sinks staged
 
 KEEP_GENERATIONS = 8  # starts that no compaction removes
 RESTORE = "restore the journal from a copy that has it"
@@ -36,10 +39,11 @@ RESTORE = "restore the journal from a copy that has it"
 
 @dataclass(frozen=True, slots=True)
 class StatesAt:
-    """The state of every sink after an epoch, without the rolls that may follow it."""
+    """The state of every sink after an epoch, with or without the rolls that follow it."""
 
     epoch: int
     states: States
+    rolled: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,14 @@ class View:
     floor: int = NO_EPOCH  # every epoch up to here is done and folded away
     rolls: Mapping[int, Mapping[int, Roll]] = field(default_factory=dict)  # generation -> number -> record
     carried_out: frozenset[tuple[int, int]] = frozenset()  # generation and number of rolls that every sink shows
-    states_at_floor: States = field(default_factory=dict)
     folded_totals: Totals | None = None  # what was written up to the floor; None if an older version folded it
     undecidable: frozenset[int] = frozenset()  # epochs that were in doubt when the journal was closed
+    state_record: StateRecord | None = None  # the newest
+    # What it lists, or what a snapshot of an older version has; None if it was not read.
+    stored: States | None = field(default=None, compare=False)
     # From an earlier fold. The records of these epochs may lack handles and changes.
     computed: StatesAt | None = field(default=None, compare=False)
-    _states: dict[str, Mapping[str, Json]] = field(default_factory=dict, compare=False, repr=False)  # a cache
+    _states: dict[str, SinkState] = field(default_factory=dict, compare=False, repr=False)  # a cache
 
     @cached_property
     def generation(self) -> int:
@@ -156,21 +162,21 @@ class View:
 
     @cached_property
     def may_roll(self) -> bool:
-        """Whether a sink of this stream may hold rows open over epochs: it is described so, or has a state."""
+        """Whether a sink of this stream may hold rows open over epochs: it is described so, or its state says so."""
         described = (sink for record in self.generations.values() for sink in record.sinks.values())
-        return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.sink_states())
+        return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.open_states())
 
     def generations_with_open_rows(self) -> set[int]:
         """For each target with open rows, the newest generation that describes it."""
         newest = {}
-        for name, state in self.sink_states().items():
+        for name, state in self.open_states().items():
             for number, record in sorted(self.generations.items()):
                 sink = record.sinks.get(name)
                 if sink is not None and state.get("target", sink.target) == sink.target:
                     newest[name] = number
         return set(newest.values())
 
-    def sink_state(self, sink: str, *, through: int | None = None) -> Mapping[str, Json]:
+    def sink_state(self, sink: str, *, through: int | None = None) -> SinkState:
         """A sink's state after every decided epoch and roll up to `through`."""
         if through is not None:
             return self._state(sink, until=(through + 1,))
@@ -178,15 +184,18 @@ class View:
             self._states[sink] = self._state(sink, until=None)
         return self._states[sink]
 
-    def sink_states(self) -> dict[str, Mapping[str, Json]]:
+    def sink_states(self) -> dict[str, SinkState]:
         """The state of every sink that has one."""
         states = {name: self.sink_state(name) for name in self._stateful}
         return {name: state for name, state in states.items() if state}
 
-    def states_for_snapshot(self) -> States:
-        """The states after the last epoch that is done and the rolls that follow it, which are folded away with it."""
-        states = {name: self.sink_state(name, through=self.done_through) for name in self._stateful}
-        return {name: state for name, state in states.items() if state}
+    def open_states(self) -> dict[str, SinkState]:
+        """The state of every sink that holds rows open: one that has more than bookkeeping."""
+        return {name: state for name, state in self.sink_states().items() if holds_rows(state)}
+
+    def open_state(self, sink: str) -> SinkState:
+        """A sink's state, empty if it holds no rows open."""
+        return self.open_states().get(sink, SinkState())
 
     @cached_property
     def settled_states(self) -> StatesAt:
@@ -194,27 +203,37 @@ class View:
         states = {name: self._state(name, until=(self.done_through, 1)) for name in self._stateful}
         return StatesAt(self.done_through, {name: state for name, state in states.items() if state})
 
-    def _state(self, sink: str, *, until: tuple[int, ...] | None) -> Mapping[str, Json]:
-        base: Mapping[str, Json] = self._base.states.get(sink, {})
-        state: dict[str, Json] | None = None
+    def without_states(self) -> View:
+        """The same view, which cannot be asked for states and holds none in memory."""
+        return replace(self, stored=None, computed=None, _states={}, attempts={}, rolls={})
+
+    @property
+    def stored_through(self) -> int:
+        """The last epoch whose changes are in the stored states, with those of the rolls after it."""
+        return self.floor if self.state_record is None else self.state_record.through
+
+    def _state(self, sink: str, *, until: Position | None) -> SinkState:
+        state = self._base.states.get(sink)
+        if state is None:
+            state = SinkState()
         for order, sinks in self._changes:
-            changes = sinks[sink].changes if sink in sinks and (until is None or order < until) else {}
-            if changes:
-                state = dict(base) if state is None else state
-                state.update(changes)
-        return base if state is None else {key: value for key, value in state.items() if value is not None}
+            if sink in sinks and (until is None or order < until):
+                state = state.then(order, sinks[sink].changes)
+        return state
 
     @cached_property
     def _stateful(self) -> list[str]:
         changed = (name for _, sinks in self._changes for name, staged in sinks.items() if staged.changes)
         return sorted({*self._base.states, *changed})
 
-    @property
+    @cached_property
     def _base(self) -> StatesAt:
-        # At the snapshot's own epoch the snapshot counts: it also covers the rolls after that epoch.
-        if self.computed is not None and self.computed.epoch > self.floor:
+        # At the stored states' own epoch they count: they also cover the rolls after that epoch.
+        if self.computed is not None and self.computed.epoch > self.stored_through:
             return self.computed
-        return StatesAt(self.floor, self.states_at_floor)
+        if self.stored is None:
+            raise RuntimeError("the sinks' state was asked of a view that was made without it")
+        return StatesAt(self.stored_through, self.stored, rolled=True)
 
     @cached_property
     def _changes(self) -> list[Step]:
@@ -222,8 +241,8 @@ class View:
         base = self._base
         winners = ((epoch, self.winner(epoch)) for epoch in self.decided if epoch > base.epoch)
         steps: list[Step] = [((epoch, 0), record.sinks) for epoch, record in winners if record is not None]
-        # A snapshot covers the rolls after its own epoch too: `recorded_rolls` leaves those out.
-        rolls = [r for r in self.recorded_rolls() if r.after >= base.epoch]
+        since = base.epoch if base.rolled else base.epoch - 1
+        rolls = [r for r in self.recorded_rolls() if r.after > since]
         steps += [((r.after, 1, r.generation, r.number), r.sinks) for r in rolls]
         return sorted(steps, key=lambda step: step[0])
 
@@ -261,8 +280,11 @@ class View:
         return advance(state, State.DONE, what=what) if epoch in self.done else state
 
 
-def fold(records: Iterable[Record], computed: StatesAt | None = None) -> View:
-    """The view of a set of records, in any order; `computed` are states that were computed from them before."""
+def fold(records: Iterable[Record], computed: StatesAt | None = None, stored: States | None = None) -> View:
+    """The view of a set of records, in any order.
+
+    `computed` are states that were computed from them before, `stored` those of the newest state record.
+    """
     generations: dict[int, GenerationStarted] = {}
     attempts: dict[int, dict[int, Prepared | Seal]] = {}
     decided: dict[int, int] = {}
@@ -270,8 +292,9 @@ def fold(records: Iterable[Record], computed: StatesAt | None = None) -> View:
     rolls: dict[int, dict[int, Roll]] = {}
     carried_out: set[tuple[int, int]] = set()
     floor = NO_EPOCH
-    states: States = {}
     totals: Totals | None = None
+    snapshot: Snapshot | None = None
+    state_record: StateRecord | None = None
     undecidable: set[int] = set()
     for record in records:
         match record:
@@ -290,7 +313,12 @@ def fold(records: Iterable[Record], computed: StatesAt | None = None) -> View:
             case Rolled():
                 carried_out.add((record.generation, record.number))
             case Snapshot() if record.through > floor:
-                floor, states, totals = record.through, record.kept, record.totals
+                floor, snapshot, totals = record.through, record, record.totals
+            case StateRecord() if state_record is None or record.number > state_record.number:
+                state_record = record
+    if state_record is None and stored is None:
+        kept = snapshot.kept if snapshot is not None else {}
+        stored = {name: SinkState(dict(state)) for name, state in kept.items()}
     view = View(
         generations,
         attempts,
@@ -299,12 +327,14 @@ def fold(records: Iterable[Record], computed: StatesAt | None = None) -> View:
         floor,
         rolls,
         frozenset(carried_out),
-        states,
         totals,
         frozenset(undecidable),
+        state_record,
+        stored,
         computed,
     )
     _check(view, done)
+    _check_state(view, snapshot)
     return view
 
 
@@ -372,6 +402,16 @@ def _check_rolls(view: View) -> None:
             raise JournalCorrupt(
                 f"{winner.rolls} rolls followed epoch {epoch - 1}, but only {counts[epoch - 1]} are there; {RESTORE}"
             )
+
+
+def _check_state(view: View, snapshot: Snapshot | None) -> None:
+    """A snapshot names the state record that covers it."""
+    number = view.state_record.number if view.state_record is not None else 0
+    if snapshot is not None and (snapshot.state > number or (snapshot.state and view.stored_through < view.floor)):
+        raise JournalCorrupt(
+            f"{snapshot.name} needs state record {snapshot.state} (m{snapshot.state:012d}.json) or a newer one, which "
+            f"has what sinks hold open; {RESTORE}"
+        )
 
 
 def handles(record: Prepared | Roll) -> dict[str, Handle]:

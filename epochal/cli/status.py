@@ -6,7 +6,7 @@ import json
 import time
 
 from epochal.cli import exit_codes
-from epochal.cli.stream_status import StreamStatus, read_status
+from epochal.cli.stream_status import StateStatus, StreamStatus, read_status
 from epochal.cli.streams import open_stream
 from epochal.cli.text import counted, key_values, lasting, listed, paint, print_answer, size, table
 from epochal.txn.liveness import DriverStatus
@@ -206,6 +206,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
             "temporary": status.temporary,
             "folded_through": _epoch(status.view.floor),
         },
+        "sink_state": state_json(status.state),
         "refusal": status.refusal or None,
         "retired": None if status.retired is None else status.retired.to_json(),
         "unprovable": [{"epoch": epoch, "why": why} for epoch, why in status.unprovable.items()],
@@ -225,6 +226,7 @@ def to_text(status: StreamStatus) -> str:
                 ("checkpoint", status.stream.path),
                 ("journal", status.stream.journal.path),
                 ("", f"{counted(status.records, 'record')}, {size(status.size)}{folded}{temporary}"),
+                *state_lines(status.state),
                 ("lineage", status.stream.lineage),
                 ("generation", f"{latest.generation}, {_started(status)}"),
                 ("driver", _driver(status.driver)),
@@ -263,6 +265,36 @@ def to_text(status: StreamStatus) -> str:
         )
     parts.extend(f"note: {note}" for note in status.notes)
     return "\n\n".join(parts)
+
+
+def state_json(state: StateStatus | None) -> dict[str, Json] | None:
+    """What sinks keep over epochs, and how long it would take to restore it."""
+    if state is None:
+        return None
+    extent = state.extent
+    return {
+        "entries": extent.live,
+        "segments": extent.segments,
+        "bytes": extent.bytes,
+        "extent": extent.epochs,
+        "replay": extent.replay,
+        "predicted_seconds": round(state.predicted, 6),
+        "restored_seconds": None if state.restored is None else round(state.restored, 6),
+    }
+
+
+def state_lines(state: StateStatus | None) -> list[tuple[str, str]]:
+    """The same as text."""
+    if state is None:
+        return []
+    extent = state.extent
+    kept = "in records" if not extent.segments else f"in {counted(extent.segments, 'segment')} of {size(extent.bytes)}"
+    taken = "" if state.restored is None else f"; restored just now in {state.restored * 1000:,.0f} ms"
+    return [
+        ("sinks' state", f"{extent.live:,} {'entry' if extent.live == 1 else 'entries'} {kept}"),
+        ("", f"extent {counted(extent.epochs, 'epoch')}, replay {extent.replay:,}"),
+        ("", f"predicted recovery {state.predicted * 1000:,.0f} ms{taken}"),
+    ]
 
 
 def _sinks(status: StreamStatus) -> str:

@@ -22,6 +22,7 @@ from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
 from epochal.txn.retirement import Retirement, retirement_of
+from epochal.txn.state.policy import Extent
 from epochal.txn.states import State
 from epochal.txn.view import View
 
@@ -46,6 +47,15 @@ class SinkStatus:
     available: bool = True  # False: this process cannot ask it, whatever the store says
 
 
+@dataclass(frozen=True)
+class StateStatus:
+    """What sinks keep over epochs, and what a start would take to restore it."""
+
+    extent: Extent
+    predicted: float  # seconds that a recovery would take now
+    restored: float | None  # seconds that this process took; None if all of it was in records
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamStatus:
     """The status of a stream and its sinks."""
@@ -68,6 +78,7 @@ class StreamStatus:
     under_way: int | None  # the epoch that Spark has begun and nobody has prepared
     now: float
     notes: tuple[str, ...]  # what was ignored
+    state: StateStatus | None = None  # None if the sinks keep nothing over epochs
 
     @property
     def settled(self) -> bool:
@@ -161,7 +172,16 @@ def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> St
         under_way=planned if planned > committed and not (view.prepared(planned) or view.is_decided(planned)) else None,
         now=now,
         notes=live.notes,
+        state=_state(stream),
     )
+
+
+def _state(stream: Stream) -> StateStatus | None:
+    journal = stream.journal
+    extent = journal.extent()
+    if not (extent.live or extent.segments):
+        return None
+    return StateStatus(extent, extent.predicted(journal.measured), journal.recovery)
 
 
 def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:

@@ -37,6 +37,7 @@ from epochal.testing.processes import Answer, in_threads
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, RollRequest, Staged
 from epochal.txn.participant import Participant, Wrapper
+from epochal.txn.state.versions import SinkState
 
 Rows = TypeVar("Rows")
 
@@ -166,6 +167,22 @@ class ParticipantContract(StoreUnderTest[Rows]):
         self._commit(SECOND, [3])
 
         assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_what_it_keeps_over_epochs_is_json_and_follows_from_the_state_alone(self) -> None:
+        state = SinkState()
+        for epoch in range(2):
+            kept = json.dumps(dict(state), sort_keys=True)
+            staged = [
+                self._enrolled().stage(replace(self._batch(Attempt(OURS, epoch, g), [epoch]), state=state))
+                for g in (1, 2)
+            ]
+            mine, others = (json.loads(json.dumps(dict(part.changes), allow_nan=False)) for part in staged)
+
+            assert json.dumps(dict(state), sort_keys=True) == kept, "staging changed the state that it was given"
+            assert mine.keys() == others.keys(), "attempts at an epoch that start from the same state change other keys"
+            self._made().abort(Attempt(OURS, epoch, 2), staged[1].handle)
+            self._made().commit(Attempt(OURS, epoch, 1), staged[0].handle)
+            state = state.then((epoch, 0), mine)
 
     def test_two_epochs_may_be_staged_before_either_is_committed(self) -> None:
         first, second = self._stage(FIRST, [1, 2]), self._stage(SECOND, [3])
@@ -555,23 +572,21 @@ class RollsContract(StoreUnderTest[Rows]):
         assert sorted(self.visible()) == [1, 2, 3, 4]
 
     def test_a_new_process_continues_from_the_state_alone(self) -> None:
-        state = json.loads(json.dumps(self._run([1, 2])))
-        state = json.loads(json.dumps(self._run([3, 4], state=state, first=1)))
+        state = json.loads(json.dumps(dict(self._run([1, 2]))))
+        state = json.loads(json.dumps(dict(self._run([3, 4], state=state, first=1))))
         attempt, staged = self._rolled(state, after=1)
         self._made().commit(attempt, staged.handle)
 
         assert sorted(self.visible()) == [1, 2, 3, 4]
 
-    def _run(
-        self, *epochs: Sequence[int], state: Mapping[str, Json] | None = None, first: int = 0
-    ) -> Mapping[str, Json]:
+    def _run(self, *epochs: Sequence[int], state: Mapping[str, Json] | None = None, first: int = 0) -> SinkState:
         """Stage and commit epochs one after the other; the state after them."""
-        state = state or {}
+        state = SinkState(dict(state or {}))
         for epoch, numbers in enumerate(epochs, start=first):
             attempt = Attempt(OURS, epoch, 1)
             staged = self._enrolled().stage(replace(self._batch(attempt, numbers), state=state))
             self._made().commit(attempt, staged.handle)
-            state = _changed(state, staged)
+            state = state.then((epoch, 0), staged.changes)
         return state
 
     def _rolled(self, state: Mapping[str, Json], after: int = 1) -> tuple[Attempt, Staged]:

@@ -19,7 +19,8 @@ from integration_tests.kill_matrix.cases import CHANGE, Case, Point, Stream
 from integration_tests.kill_matrix.driver import SPARK_POINTS
 from integration_tests.kill_matrix.matrix import Matrix
 
-STEPS_OF_ROLLING = ("roll", "rolled", "roll-seal", "merge", "copy", "join", "keep")
+STEPS_OF_STATE = ("segment", "segment-merge", "state")
+STEPS_OF_ROLLING = ("roll", "rolled", "roll-seal", "merge", "copy", "join", "keep", *STEPS_OF_STATE)
 STEPS_OF_OTHER_SINKS = (
     *("marker", "manifest", "cleanup", "table", "log", "rows", "part", "ledger"),
     *STEPS_OF_ROLLING,

@@ -29,6 +29,7 @@ from epochal.txn.failpoints import Armed, Failpoint
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Json
 from epochal.txn.settler import Backoff, Settler
+from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.view import View
 from integration_tests.kill_matrix.cases import Point, rows_of
 from integration_tests.kill_matrix.driver import CHECKPOINT, JOURNAL, PATIENCE, QUERY, JournalOfACase, SparkFiles
@@ -39,6 +40,7 @@ from tests.txn.keeping import Keeping
 EPOCHS = 9
 MOST = {"left": 2, "right": 1000}  # pieces of a part: the second's are closed between epochs alone
 ROLLED_AFTER = (4, 6)  # epochs; so that what is open is folded away with the journal's records before
+MERGING = Policy(knobs=Knobs(dirty_ratio=0.3))  # so that segments are merged within so few epochs
 POINTS = failpoints.names(failpoints.PROTOCOL)
 HITS = 3  # of each failpoint, and the last
 
@@ -55,7 +57,7 @@ def drive() -> None:
     files = LocalFiles(sync=False)
     query: StandInQuery[Sequence[Json]] = StandInQuery(SparkFiles(sync=False), CHECKPOINT, query_id=QUERY)
     coordinator: Coordinator[Sequence[Json]] = Coordinator(
-        journals=lambda number: SmallJournal(files, JOURNAL if number == 1 else f"{JOURNAL}~{number}"),
+        journals=lambda number: SmallJournal(files, JOURNAL if number == 1 else f"{JOURNAL}~{number}", policy=MERGING),
         checkpoint=query.checkpoint,
         participants=sinks(),
         retain=2,

@@ -37,12 +37,15 @@ from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import Refused
 from epochal.txn.files import is_local, join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.state.typed import Edit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 log = logging.getLogger("epochal")
+
+STAMP = "_stamp"  # bookkeeping in the journal
 
 
 class CassandraSink(CassandraOptions):
@@ -176,12 +179,15 @@ class CassandraSink(CassandraOptions):
             folder = join(home_of(home, attempt), "data")
             stager = self._stager(batch.rows)
             staged = stager.write(batch.rows, files, folder)
-            self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, self._stamp)
+            noted = batch.edit()
+            self._stamp = stamp = self._ledger().take_stamp(attempt.lineage, max(self._stamp, _noted_stamp(noted)))
+            noted.value(STAMP).set(stamp)
             epoch = replace(stager.epoch(staged, stamp, batch.offsets), home=home)
             if staged.has_large_sums:
                 self._committer(attempt, epoch).check_totals(attempt, epoch)
             files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._within(home))
-        return Staged(epoch.handle(), staged.received, bytes=sum(size for _, size, _ in staged.files))
+        written = sum(size for _, size, _ in staged.files)
+        return Staged(epoch.handle(), staged.received, changes=noted.changes, bytes=written)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         epoch = StagedEpoch.read(handle)
@@ -263,6 +269,12 @@ class CassandraSink(CassandraOptions):
         table = self._live_table()
         row_format, expiry = row_format_for(self._connection(), table, json.loads(rows.schema.json()), self)
         return Stager(self, table, row_format, expiry)
+
+
+def _noted_stamp(noted: Edit) -> int:
+    """The timestamp of the last epoch that was decided, as the journal has it: the table's ledger may be older."""
+    stamp = noted.value(STAMP).get()
+    return stamp if isinstance(stamp, int) else 0
 
 
 def _above(path: str) -> str:

@@ -38,6 +38,21 @@ def parse_duration(value: object) -> float:
     return number * factor
 
 
+def parse_share(value: object) -> float:
+    """A part of the whole, given as a number up to 1 or as a text in percent.
+
+    >>> parse_share("2 %"), parse_share(0.5), parse_share("0.66")
+    (0.02, 0.5, 0.66)
+    """
+    text = value.strip() if isinstance(value, str) else value
+    percent = isinstance(text, str) and text.endswith("%")
+    number, unit = _split(text[:-1] if percent and isinstance(text, str) else text)
+    share = number / 100 if percent else number
+    if unit or not 0 < share <= 1:
+        raise ValueError("a part above 0 and up to 1, such as 0.02 or '2 %'")
+    return share
+
+
 def _split(value: object) -> tuple[float, str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +22,7 @@ from epochal.sinks.files.formats import joining
 from epochal.sinks.files.handle import Rename, StagedEpoch
 from epochal.sinks.files.layout import DATA, Layout, part_name
 from epochal.sinks.files.manifest import EpochFacts
+from epochal.sinks.files.opened import Opened
 from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import completion, rolling
 from epochal.sinks.files.policies.completion import Complete, Marks
@@ -30,7 +31,6 @@ from epochal.sinks.files.stage import checking, connecting, delta_tables
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
 from epochal.sinks.files.stage.writing import Stager
-from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
 from epochal.sinks.storage.hadoop import resolve, session_for
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
@@ -50,6 +50,7 @@ from epochal.txn.model import (
     RollRequest,
     Staged,
 )
+from epochal.txn.state.typed import Edit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +59,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 HANDLE_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The open pieces that an epoch or a roll has looked at, and what becomes of them and of its own."""
+
+    at: Sequence[Piece] = ()
+    plan: RollPlan = field(default_factory=lambda: RollPlan((), ()))
+    fresh: frozenset[Piece] = frozenset()
 
 
 class RollingFileSink(FileOptions):
@@ -77,7 +87,7 @@ class RollingFileSink(FileOptions):
         self._bound: tuple[SinkFiles, Layout] | None = None
         self._checked_open = False
         self._warned_of_watermark = False
-        self._decoded: tuple[Mapping[str, Json], OpenParts] = {}, OpenParts()  # a cache: the last state, as parts
+        self._index = Opened()  # a cache: the last state, indexed
         self._columns: StructType | None = None  # of the frame that was checked: for readers of the journal
 
     @property
@@ -161,29 +171,33 @@ class RollingFileSink(FileOptions):
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         attempt, rows = batch.attempt, batch.rows
         check_predecessor(self.name, *self._place(), attempt)
-        before = self._opened(batch.state)
-        self._check_open(attempt.lineage, before)
+        opened = self._opened(batch.state)
+        self._check_open(attempt.lineage, opened)
         self._warn_of_watermark(batch)
         written = self._stager.write(attempt, rows)
         facts = EpochFacts(written.rows, batch.offsets, written.digest, written.header)
         clock = _first_clock(batch.earlier)
-        marks = self._marks(before, {bucket for bucket, _ in written.files}, batch.watermark, clock)
+        buckets = {bucket for bucket, _ in written.files}
+        marks = self._marks(opened, buckets, batch.watermark, clock)
         policy = self.rolling
-        if policy is None and not before.pieces:
+        if policy is None and not opened.pieces:
             renames: list[Rename] = []
             for bucket, entry in written.files:
                 target = f"{bucket}{part_name(attempt, len(renames), entry.name)}"
                 renames.append((f"{DATA}/{entry.name}", target, entry.length))
             epoch = StagedEpoch(facts, files=tuple(renames))
-            return self._staged(attempt, epoch, batch.state, OpenParts(self._place()[1].target), marks, clock)
+            return self._staged(attempt, epoch, opened, batch.edit(), Looked(), marks, clock)
         fresh = self._stager.pieces(rows.sparkSession, attempt, written, clock)
         if policy is None:  # every written file is published by itself, and parts that are still open are closed
-            plan = rolling.roll_plan(before.pieces, None, clock)
+            looked_at = opened.candidates(None, clock)
+            plan = rolling.roll_plan(looked_at, None, clock)
             plan = RollPlan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
-            pieces = [*before.pieces, *fresh]
+            looked_at = opened.candidates(policy, clock, buckets={*buckets, *marks.complete}, shape=written.shape)
+            pieces = [*looked_at, *fresh]
             plan = rolling.roll_plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
-        staged = self._roll(attempt, batch.state, plan, marks, clock, rows.sparkSession, frozenset(fresh), facts)
+        looked = Looked(looked_at, plan, frozenset(fresh))
+        staged = self._roll(attempt, opened, batch.edit(), looked, marks, clock, rows.sparkSession, facts)
         return replace(staged, bytes=sum(entry.length for _, entry in written.files))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
@@ -195,25 +209,25 @@ class RollingFileSink(FileOptions):
         self._opened(state)
 
     def due(self, state: Mapping[str, Json]) -> float | None:
-        parts = self._parts(state)
-        earliest = rolling.NEVER
-        if self.rolling is not None:
-            earliest = rolling.due(rolling.open_parts(parts.pieces), self.rolling)
+        opened = self._index.follow(state)
+        earliest = rolling.NEVER if self.rolling is None else opened.due(self.rolling)
         if isinstance(self.marker, Complete):
-            earliest = min(earliest, self.marker.due(parts.awaited) or rolling.NEVER)
+            earliest = min(earliest, self.marker.due(opened.first_end()))
         return None if earliest == rolling.NEVER else earliest
 
     def roll(self, request: RollRequest) -> Staged | None:
         clock = time.time()
-        before = self._opened(request.state)
-        marks = self._marks(before, (), None, clock) if self._awaits("clock") else Marks(before.awaited)
+        opened = self._opened(request.state)
+        marks = self._marks(opened, (), None, clock) if self._awaits("clock") else Marks()
         policy = None if request.every else self.rolling
-        plan = rolling.roll_plan(before.pieces, policy, clock, complete=marks.complete)
+        looked_at = opened.candidates(policy, clock, buckets=marks.complete)
+        plan = rolling.roll_plan(looked_at, policy, clock, complete=marks.complete)
         if not plan.closed and not marks.complete:
             return None
-        needs_spark = any(joining.format_of(piece.shape) not in joining.BY_BYTES for piece in before.pieces)
+        needs_spark = any(joining.format_of(shape) not in joining.BY_BYTES for shape in opened.shapes())
         session = session_for(self._place()[1].target) if needs_spark else None
-        return self._roll(request.attempt, request.state, plan, marks, clock, session, frozenset(), EpochFacts())
+        looked = Looked(looked_at, plan)
+        return self._roll(request.attempt, opened, request.edit(), looked, marks, clock, session, EpochFacts())
 
     def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
         return [
@@ -225,8 +239,11 @@ class RollingFileSink(FileOptions):
                 first=min(piece.at for piece in part),
                 last=max(piece.at for piece in part),
             )
-            for part in rolling.open_parts(self._parts(state).pieces)
+            for part in self._index.follow(state).parts()
         ]
+
+    def open_size(self, state: Mapping[str, Json]) -> tuple[int, int]:
+        return self._index.follow(state).size()
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:  # noqa: ARG002  # the folder says it all
         files, layout = self._place()
@@ -250,77 +267,90 @@ class RollingFileSink(FileOptions):
     def _roll(
         self,
         attempt: Attempt,
-        state: Mapping[str, Json],
-        plan: RollPlan,
+        opened: Opened,
+        edit: Edit,
+        looked: Looked,
         marks: Marks,
         clock: float,
         spark: SparkSession | None,
-        fresh: frozenset[Piece],
         facts: EpochFacts,
     ) -> Staged:
         """Close the parts that the plan closes, and record those that stay open."""
         files, layout = self._place()
         stager = self._stager
-        headers = {**(self._parts(state).headers or {}), **stager.headers}
-        after = OpenParts(layout.target, plan.open, headers)
-        closer = Closer(self.name, files, layout, attempt, stager.writer, headers, stager.schemas)
+        closer = Closer(
+            self.name,
+            files,
+            layout,
+            attempt,
+            stager.writer,
+            {**opened.headers, **stager.headers},
+            stager.schemas,
+            opened,
+        )
         if self.rolling is not None:
             closer.merge_below = self.rolling.merge_limit
-        closed = closer.close(plan, fresh, spark)
+        closed = closer.close(looked.plan, looked.fresh, spark)
         epoch = StagedEpoch(
             facts,
             files=closed.renames,
             joins=closed.joins,
-            has_open_pieces=any(piece in fresh for piece in plan.open),
+            has_open_pieces=any(piece in looked.fresh for piece in looked.plan.open),
             obsolete=closed.obsolete,
         )
-        return self._staged(attempt, epoch, state, after, marks, clock)
+        return self._staged(attempt, epoch, opened, edit, looked, marks, clock)
 
     def _staged(
         self,
         attempt: Attempt,
         epoch: StagedEpoch,
-        state: Mapping[str, Json],
-        after: OpenParts,
+        opened: Opened,
+        edit: Edit,
+        looked: Looked,
         marks: Marks,
         clock: float,
     ) -> Staged:
         files, layout = self._place()
         whole = Announcer(files, layout, attempt, self.marker).announce(epoch, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
-        changes = changes_between(state, replace(after, awaited=marks.awaited).to_state())
+        opened.change(
+            edit,
+            layout.target,
+            looked_at=looked.at,
+            left=looked.plan.open,
+            headers={**opened.headers, **self._stager.headers},
+            awaited=marks.awaited,
+            over=marks.complete if attempt.roll or isinstance(self.marker, Complete) else tuple(opened.awaited),
+        )
         return Staged(
             Handle(HANDLE_VERSION, body),
             epoch.facts.rows,
-            changes=changes,
+            changes=edit.changes,
             digest=epoch.facts.digest,
             bytes=sum(length for _, _, length in epoch.files) + sum(join.length for join in epoch.joins),
         )
 
-    def _parts(self, state: Mapping[str, Json]) -> OpenParts:
-        if state is not self._decoded[0]:
-            self._decoded = state, open_parts_of(state)
-        return self._decoded[1]
-
-    def _opened(self, state: Mapping[str, Json]) -> OpenParts:
+    def _opened(self, state: Mapping[str, Json]) -> Opened:
         """The open parts, which must be in this sink's target."""
-        parts, target = self._parts(state), self._place()[1].target
-        if parts.target not in (None, target):
+        opened, target = self._index.follow(state), self._place()[1].target
+        if opened.target not in (None, target):
             raise Refused(
-                f"sink {self.name!r}: parts are open in {parts.target}, this sink writes to {target}. Nothing was "
+                f"sink {self.name!r}: parts are open in {opened.target}, this sink writes to {target}. Nothing was "
                 "written. Publish them first: `epochal roll CHECKPOINT`"
             )
-        return parts
+        return opened
 
     def _awaits(self, what: str) -> bool:
         return isinstance(self.marker, Complete) and self.marker.by == what
 
-    def _marks(self, before: OpenParts, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
-        """Which buckets still await their marker and which get it now, those of this epoch's rows included."""
+    def _marks(self, opened: Opened, touched: Iterable[str], watermark: float | None, clock: float) -> Marks:
+        """Which buckets await their marker from now on and which get it now, those of this epoch's rows included."""
         if not isinstance(self.marker, Complete):
             return Marks()
         ends = {bucket: completion.ends_at(bucket, self.buckets) for bucket in touched}
-        awaited = {**before.awaited, **{bucket: end for bucket, end in ends.items() if end is not None}}
+        now = clock if self.marker.by == "clock" else watermark
+        ended = {} if now is None else opened.awaited_until(now - self.marker.seconds)
+        awaited = {**ended, **{bucket: end for bucket, end in ends.items() if end is not None}}
         return self.marker.divide(awaited, watermark=watermark, clock=clock)
 
     def _warn_of_watermark(self, batch: Batch[DataFrame]) -> None:
@@ -330,10 +360,10 @@ class RollingFileSink(FileOptions):
             log.warning("sink %r marks buckets by the watermark, and the query has none: use withWatermark", self.name)
             self._warned_of_watermark = True
 
-    def _check_open(self, lineage: str, before: OpenParts) -> None:
+    def _check_open(self, lineage: str, opened: Opened) -> None:
         """Once per start: refuse pieces that the journal does not know, whose rows would never be published."""
         files, layout = self._place()
-        if not self._checked_open and not before.pieces and files.names(layout.open(lineage)):
+        if not self._checked_open and not opened.pieces and files.names(layout.open(lineage)):
             raise Refused(
                 f"sink {self.name!r}: {layout.open(lineage)} holds rows of parts that the journal does not know: it "
                 "was lost or replaced. Nothing was written. Restore the journal from a copy; or publish those files "

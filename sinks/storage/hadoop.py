@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import connect, filesystems, hadoop_errors, java_code, webhdfs
-from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss, SinkFiles
+from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss, SinkFiles, side_by_side
 from epochal.txn.errors import Refused
 from epochal.txn.files import TEMPORARY, Entry, is_local, local_path, temporary_file_vanished
 
@@ -86,6 +86,9 @@ class HadoopFiles:
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         with python_errors(path):
             self.calls.copy(path, "\0".join(sources), skip)
+
+    def join_all_copies(self, copies: Sequence[tuple[str, Sequence[str]]]) -> None:
+        side_by_side(lambda copy: self.join_copies(*copy), copies)
 
     def head(self, path: str, size: int) -> bytes:
         with python_errors(path):

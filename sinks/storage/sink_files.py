@@ -6,11 +6,15 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeAlias, TypeVar
 
 from epochal.txn.files import Files, LocalFiles, sync_folder
 
 MANY = 100
+AT_ONCE = 8  # threads that copy
+
+Item = TypeVar("Item")
 
 Miss: TypeAlias = FileNotFoundError | FileExistsError  # what a step finds that another process has done, or undone
 
@@ -57,6 +61,9 @@ class SinkFiles(Files, Protocol):
     def join_all_in_place(self, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
         """`join_in_place` for many groups of files, the first of each with the others; returns as `rename_all`."""
 
+    def join_all_copies(self, copies: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """`join_copies` for many files, each with its sources. Not durable: `sync_all` makes them so."""
+
     def make_folders(self, paths: Sequence[str]) -> None:
         """`make_folder` for many paths."""
 
@@ -71,6 +78,17 @@ def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
     except (FileNotFoundError, FileExistsError) as miss:
         return miss
     return None
+
+
+def side_by_side(act: Callable[[Item], None], items: Sequence[Item]) -> None:
+    """Do something for many items in a few threads. The first error is raised once none is still running."""
+    if len(items) < AT_ONCE:
+        for item in items:
+            act(item)
+        return
+    with ThreadPoolExecutor(AT_ONCE, "epochal-files") as pool:
+        for _ in pool.map(act, items):
+            pass
 
 
 class OneByOne:
@@ -88,6 +106,9 @@ class OneByOne:
 
     def join_all_in_place(self: SinkFiles, groups: Sequence[Sequence[str]]) -> Sequence[Miss | None]:
         return [missed(self.join_in_place, group[0], group[1:]) for group in groups]
+
+    def join_all_copies(self: SinkFiles, copies: Sequence[tuple[str, Sequence[str]]]) -> None:
+        side_by_side(lambda copy: self.join_copies(*copy), copies)
 
     def make_folders(self: Files, paths: Sequence[str]) -> None:
         for path in paths:
@@ -121,6 +142,12 @@ class LocalSinkFiles(OneByOne, LocalFiles):
         raise OSError(f"{path}: a local file system cannot join files without copying them")
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
+        self._join(path, sources, skip=skip, sync=self._sync)
+
+    def join_all_copies(self, copies: Sequence[tuple[str, Sequence[str]]]) -> None:
+        side_by_side(lambda copy: self._join(*copy), copies)
+
+    def _join(self, path: str, sources: Sequence[str], *, skip: int = 0, sync: bool = False) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as whole:
             for number, source in enumerate(sources):
@@ -128,7 +155,7 @@ class LocalSinkFiles(OneByOne, LocalFiles):
                     part.seek(skip if number else 0)
                     shutil.copyfileobj(part, whole, 1 << 20)
             whole.flush()
-            if self._sync:
+            if sync:
                 os.fsync(whole.fileno())
 
     def head(self, path: str, size: int) -> bytes:

@@ -100,6 +100,10 @@ class WebHdfsFiles:
                     for part in parts:
                         whole.write(part)
 
+    def join_all_copies(self, copies: Sequence[tuple[str, Sequence[str]]]) -> None:
+        for path, sources in copies:
+            self.join_copies(path, sources)
+
     def head(self, path: str, size: int) -> bytes:
         with _python_errors(path), self._client.read(_plain(path), length=size) as stream:
             return bytes(stream.read())

@@ -28,6 +28,29 @@ def test_status_shows_what_is_open(scene: Scene) -> None:
     assert "open: committed rows that appear when their part rolls" in scene.command("status").out
 
 
+def test_status_shows_what_a_recovery_would_read_and_how_long_it_takes(scene: Scene) -> None:
+    driver = scene.driver(keeping(scene))
+    scene.run(driver, 50)  # some are folded into a segment, the rest is in records
+    answer = scene.command("status", "--json").json["sink_state"]
+    text = scene.command("status").out
+
+    assert (answer["entries"], answer["segments"], answer["replay"]) == (51, 1, 30)  # the target is set by each epoch
+    assert answer["extent"] == 30
+    assert 0 < answer["predicted_seconds"] < 5
+    assert answer["restored_seconds"] > 0
+    assert "sinks' state" in text
+    assert "51 entries in 1 segment" in text
+    assert "extent 30 epochs, replay 30" in text
+    assert "predicted recovery" in text
+
+
+def test_status_says_nothing_of_state_where_there_is_none(scene: Scene) -> None:
+    scene.run(scene.driver(scene.target("other")), 2)
+
+    assert scene.command("status", "--json").json["sink_state"] is None
+    assert "sinks' state" not in scene.command("status").out
+
+
 def test_status_shows_what_is_open_in_a_sink_that_was_removed(scene: Scene) -> None:
     scene.run(scene.driver(keeping(scene)), 1)
     scene.driver(scene.target("other"))

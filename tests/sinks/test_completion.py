@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -86,14 +87,14 @@ def test_by_the_watermark_a_bucket_is_complete_when_the_watermark_reaches_its_en
     assert Complete().divide(awaited, watermark=100.0, clock=0) == Marks({"b/": 200.0}, ("a/",))
     assert Complete(delay=50).divide(awaited, watermark=149, clock=1e9).complete == ()
     assert Complete().divide(awaited, watermark=None, clock=1e9).complete == ()
-    assert Complete().due(awaited) is None
+    assert Complete().due(100.0) == inf
 
 
 def test_by_the_clock_a_bucket_is_complete_some_time_after_its_end() -> None:
     complete = Complete(by="clock", delay="1 min")
 
-    assert complete.due({"a/": 100.0, "b/": 90.0}) == 150.0
-    assert complete.due({}) is None
+    assert complete.due(90.0) == 150.0
+    assert complete.due(inf) == inf
     assert complete.divide({"a/": 100.0}, watermark=None, clock=160).complete == ("a/",)
     assert complete.divide({"a/": 100.0}, watermark=1e9, clock=159).complete == ()
 

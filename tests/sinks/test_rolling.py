@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal import Rolling, RollingFileSink
+from epochal.sinks.files.opened import Opened
 from epochal.sinks.files.options import Format
 from epochal.sinks.files.policies.rolling import MERGE_BELOW, NEVER, Piece, due, open_parts, roll_plan
-from epochal.sinks.files.state import OpenParts, changes_between, open_parts_of
+from epochal.sinks.files.state import open_parts_of
 from epochal.txn.errors import JournalCorrupt, OptionError
 from epochal.txn.participant import description_of
+from epochal.txn.state.typed import Edit
 
 SHAPE = "json 0123456789abcdef"
 
@@ -171,20 +173,21 @@ def test_what_is_open_comes_back_from_the_journal_as_it_went(pieces: list[Piece]
         )
         for p in pieces
     ]
-    before = OpenParts("/target", tuple(alike), {SHAPE: b"a,b\n"}, {"day=1/": 86_400.0})
-    after = open_parts_of(before.to_state())
+    edit, opened = Edit({}), Opened()
+    opened.change(
+        edit,
+        "/target",
+        looked_at=(),
+        left=alike,
+        headers={SHAPE: b"a,b\n"},
+        awaited={"day=1/": 86_400.0},
+        over=(),
+    )
+    after = open_parts_of(edit.changes)
 
     assert sorted(after.pieces, key=lambda p: p.order) == sorted(alike, key=lambda p: p.order)
-    assert after.awaited == before.awaited
-    assert after.header(SHAPE) == (b"a,b\n" if any(p.shape == SHAPE for p in alike) else b"")
-
-
-@given(PIECES, PIECES)
-def test_the_changes_lead_from_one_to_the_other(before: list[Piece], after: list[Piece]) -> None:
-    one, other = (OpenParts("/target", tuple(pieces)).to_state() for pieces in (before, after))
-    changed = {**one, **changes_between(one, other)}
-
-    assert {key: value for key, value in changed.items() if value is not None} == other
+    assert (after.target, after.awaited) == ("/target", {"day=1/": 86_400.0})
+    assert after.headers == ({SHAPE: b"a,b\n"} if any(p.shape == SHAPE for p in alike) else {})
 
 
 def test_a_note_that_cannot_be_read_is_an_error() -> None:

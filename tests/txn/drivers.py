@@ -353,6 +353,25 @@ def _of_bound(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any
     return held["name"], held.get("holder"), sorted(held["journal"].view.generations)
 
 
+def _of_fold(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    if "plan" not in held:
+        return _done(held["view"])  # the coordinator's own, which makes the plan
+    plan = held["plan"]
+    rolls = [roll.name for roll in plan.view.recorded_rolls()]
+    view = plan.view.floor, plan.view.state_record, sorted(plan.view.decided.items()), rolls
+    return view, plan.through, plan.may_roll, sorted(plan.open_generations), held.get("number")
+
+
+def _of_purge(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    if "obsolete" in held:
+        return held["obsolete"], held["name"]
+    return held.get("names"), held.get("view")
+
+
+def _of_store(operation: str, held: dict[str, Any], last: dict[str, Any]) -> Any:
+    return _everything(operation, {name: value for name, value in held.items() if name not in ("view", "store")}, last)
+
+
 def _done(view: View) -> Any:
     """What the guard asks of its first look, and compaction of any."""
     return view.floor, sorted(view.done)
@@ -370,7 +389,13 @@ FORGET: dict[str, Forget] = {
     "_claim_targets": _of_claim_targets,
     "settle": _of_settle,
     "_finish": _of_finish,
-    "compact": _of_finish,
+    "compact": lambda operation, held, last: (),  # what it does is in the plan
+    "_fold": _of_fold,
+    "fold": _of_fold,
+    "purge": _of_purge,
+    "_store": _of_store,
+    "_written": _of_store,
+    "_merged": _of_store,
     "run": _of_run,
     "_release": _of_release,
     "_remove_superseded": _of_release,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from epochal.txn.state.store import number_of_segment
 from tests.txn.drivers import Place, Waiting, advance
 from tests.txn.world import Operation, Setting, World, decoded, execute, faults, is_idle_for_good, unfinished
 
@@ -263,6 +264,8 @@ class Explorer:
 
 def _described(operation: Operation, result: Any) -> str:
     match operation:
+        case ("create", name, data) if number_of_segment(name) is not None:
+            return f"writes {name}, {len(data)} bytes" + ("" if result else ": there is one already")
         case ("create", name, data):
             record = decoded(name, data)
             return f"{record.kind} in {name}" + ("" if result else ": there is one already")

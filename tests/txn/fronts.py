@@ -42,8 +42,11 @@ class JournalFolder:
         self._listed: dict[str, bytes] = {}
 
     def names(self, path: str) -> tuple[str, ...]:
-        self._listed = dict(self.ask("names"))
+        self.listed(self.ask("names"))
         return tuple(self._listed)
+
+    def listed(self, listing: tuple[tuple[str, bytes], ...]) -> None:
+        self._listed = dict(listing)
 
     def read(self, path: str) -> bytes:
         name = path.rpartition("/")[2]
@@ -101,7 +104,9 @@ class SharedJournal(Journal):
         return "journal"
 
     def read(self) -> View:
-        self._view = view_of(self._folder.ask("names"))
+        listing = self._folder.ask("names")
+        self._folder.listed(listing)
+        self._view = view_of(listing)
         return self._view
 
     def sweep(self) -> list[str]:

@@ -21,7 +21,7 @@ class MemoryFiles:
         return True
 
     def read(self, path: str) -> bytes:
-        if any(other.startswith(path + "/") for other in self.content):
+        if any(other.startswith(path + "/") for other in list(self.content)):
             raise IsADirectoryError(path)
         try:
             return self.content[path]
@@ -30,7 +30,7 @@ class MemoryFiles:
 
     def names(self, path: str) -> tuple[str, ...]:
         start = len(path) + 1
-        return tuple(sorted({p[start:].partition("/")[0] for p in self.content if p.startswith(path + "/")}))
+        return tuple(sorted({p[start:].partition("/")[0] for p in list(self.content) if p.startswith(path + "/")}))
 
     def list(self, path: str) -> list[Entry]:
         found = []
@@ -62,7 +62,7 @@ class MemoryFiles:
     def delete(self, path: str) -> None:
         for other in list(self.content):
             if other == path or other.startswith(path + "/"):
-                del self.content[other]
+                self.content.pop(other, None)
 
     def sync(self, path: str) -> None:
         """There is nothing more stable."""

@@ -32,7 +32,18 @@ from epochal.txn.errors import CommitFailed, EpochalError
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.participant import Wrapper
-from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Roll, Rolled, Seal, Snapshot, decode
+from epochal.txn.records import (
+    Decided,
+    Done,
+    GenerationStarted,
+    Prepared,
+    Roll,
+    Rolled,
+    Seal,
+    Snapshot,
+    StateRecord,
+    decode,
+)
 from tests.txn.memory import MemoryFiles
 
 QUERY = "query"
@@ -272,6 +283,8 @@ def _told(name: str, data: bytes) -> str:
             return f"ROLL {rolled.generation}.{rolled.number} DONE"
         case Snapshot() as snapshot:
             return f"SNAPSHOT through {snapshot.through}"
+        case StateRecord() as state:
+            return f"STATE {state.number} through {state.through}"
 
 
 def _short(attempt: Attempt) -> str:

@@ -88,7 +88,7 @@ def test_steps_come_in_pairs() -> None:
 
 
 def test_every_step_of_the_protocol_has_its_pair_in_the_code() -> None:
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "txn").glob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "txn").rglob("*.py"))
     hit = re.findall(r'failpoints\.hit\("([a-z-]+)"\)', code)
 
     assert sorted(hit) == sorted(failpoints.names(failpoints.PROTOCOL))

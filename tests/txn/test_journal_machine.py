@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from epochal.txn.errors import JournalLost
+from epochal.txn.errors import JournalCorrupt, JournalLost
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Attempt, Handle, Json, Staged
 from epochal.txn.plan import Decide, Finish, Removal, decided_not_done, epochs_in_doubt, next_step, removal_of
-from epochal.txn.records import GenerationStarted, Prepared
+from epochal.txn.records import GenerationStarted, Prepared, Roll
 from epochal.txn.row_digests import RowDigest
+from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.states import State
 from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
@@ -26,17 +27,38 @@ epochs = st.integers(min_value=0, max_value=AHEAD)
 turns = st.integers(min_value=0, max_value=1)
 
 
+def changes_of(epoch: int, generation: int) -> dict[str, Json]:
+    """What an attempt changes: a hot key, and one that lives for three epochs."""
+    return {"hot": [epoch, generation], f"key {epoch}": generation, f"key {epoch - 3}": None}
+
+
+def changes_of_roll(epoch: int, number: int) -> dict[str, Json]:
+    return {"hot": None, f"rolled {epoch}": number, f"key {epoch}": None}
+
+
+def told_or_read(files: MemoryFiles) -> str | View:
+    """What a new process reads, or the error that it tells."""
+    try:
+        return Journal(files, "journal").read()
+    except JournalCorrupt as fault:
+        return str(fault)
+
+
 class JournalMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.files = MemoryFiles()
-        self.journals = [Journal(self.files, "journal", clock=lambda: 0.0) for _ in range(2)]
+        policy = Policy(knobs=Knobs(dirty_ratio=0.3))
+        self.journals = [Journal(self.files, "journal", clock=lambda: 0.0, policy=policy) for _ in range(2)]
         self.generation = 0
         self.attempts: dict[tuple[int, int], str] = {}  # (epoch, generation) -> "prepared" or "sealed"
         self.committed = NO_EPOCH
         self.decided: dict[int, int] = {}
         self.done = NO_EPOCH
         self.floor = NO_EPOCH
+        self.winners: dict[int, int] = {}  # of every epoch that was ever decided
+        self.rolls: dict[int, int] = {}  # epoch -> rolls after it
+        self.rolled: dict[int, int] = {}  # generation -> its rolls
 
     def fresh(self) -> View:
         return Journal(self.files, "journal").read()
@@ -65,7 +87,7 @@ class JournalMachine(RuleBasedStateMachine):
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
         if epoch <= self.floor or (epoch > self.committed + 1 and not self.prepared(epoch - 1)):
             return  # Spark runs epochs one after the other
-        part = Staged(Handle(1, {"of": generation}), generation)
+        part = Staged(Handle(1, {"of": generation}), generation, changes=changes_of(epoch, generation))
         created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 
         assert created == ((epoch, generation) not in self.attempts)
@@ -112,7 +134,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert step == Decide(epoch, max(self.prepared(epoch)))
             assert epoch not in self.decided
             journal.decide(epoch, step.generation)
-            self.decided[epoch] = step.generation
+            self.decided[epoch] = self.winners[epoch] = step.generation
         else:
             assert isinstance(step, Finish)
             assert (step.epoch, step.generation) == (epoch, self.decided[epoch])
@@ -131,7 +153,7 @@ class JournalMachine(RuleBasedStateMachine):
             return
         self.journals[turn].decide(epoch, generation)
 
-        self.decided.setdefault(epoch, generation)
+        self.winners[epoch] = self.decided.setdefault(epoch, generation)
         assert self.fresh().decided[epoch] == self.decided[epoch]
 
     @rule(turn=turns, retain=st.integers(min_value=0, max_value=2))
@@ -139,10 +161,47 @@ class JournalMachine(RuleBasedStateMachine):
         journal = self.journals[turn]
         journal.compact(journal.read(), retain=retain, slack=0)
 
-        if self.done - retain > self.floor:
-            self.floor = self.done - retain
+        through = min(self.done - retain, max(self.decided, default=NO_EPOCH) - 1)  # rolls may follow the last one
+        if through > self.floor:
+            self.floor = through
             self.attempts = {key: state for key, state in self.attempts.items() if key[0] > self.floor}
             self.decided = {epoch: winner for epoch, winner in self.decided.items() if epoch > self.floor}
+
+    @precondition(lambda self: self.done >= 0)
+    @rule(turn=turns)
+    def roll_between_epochs(self, turn: int) -> None:
+        if self.done < self.committed or any(epoch > self.done for epoch, _ in self.attempts):
+            return
+        journal = self.journals[turn]
+        number = self.rolled.get(self.generation, 0) + 1
+        part = Staged(Handle(1, {}), 0, changes=changes_of_roll(self.done, self.rolls.get(self.done, 0)))
+        record = Roll(self.generation, number, self.generation, self.done, {"sink": part})
+
+        assert journal.roll(record)
+        journal.finish_roll(record)
+        self.rolled[self.generation] = number
+        self.rolls[self.done] = self.rolls.get(self.done, 0) + 1
+
+    @rule(data=st.data())
+    def a_file_of_the_state_that_is_lost_is_missed_or_not_needed(self, data: st.DataObject) -> None:
+        names = [name for name in self.files.names("journal") if name.startswith("m")]
+        if not names:
+            return
+        files = MemoryFiles()
+        lost = data.draw(st.sampled_from(names))
+        files.content = {path: text for path, text in self.files.content.items() if path != f"journal/{lost}"}
+        found = told_or_read(files)
+
+        assert lost in found if isinstance(found, str) else found.sink_state("sink") == self.state()
+
+    def state(self) -> dict[str, Json]:
+        """What the sink's state must be."""
+        state: dict[str, Json] = {}
+        for epoch, generation in sorted(self.winners.items()):
+            state.update(changes_of(epoch, generation))
+            for number in range(self.rolls.get(epoch, 0)):
+                state.update(changes_of_roll(epoch, number))
+        return {key: value for key, value in state.items() if value is not None}
 
     @precondition(lambda self: self.floor >= 0)
     @rule(turn=turns, below=st.integers(min_value=0, max_value=2))
@@ -162,6 +221,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert view.done_through == self.done
             assert {e: g for e, g in view.decided.items() if e > self.floor} == self.decided
             assert self.seen(view) == self.attempts
+            assert view.sink_state("sink") == self.state()
         self.check_what_is_open(fresh)
         self.check_leftovers(fresh)
         self.check_rows(fresh)

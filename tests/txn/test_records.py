@@ -18,12 +18,14 @@ from epochal.txn.records import (
     Rolled,
     Seal,
     Snapshot,
+    StateRecord,
     decode,
     encode,
     epoch_of_name,
     is_record_name,
 )
 from epochal.txn.row_digests import RowDigest
+from epochal.txn.state.segments import SegmentRef
 from epochal.txn.totals import EpochSpan, Totals
 from tests.txn.memory import MemoryFiles
 
@@ -75,12 +77,23 @@ RECORDS: tuple[Record, ...] = (
         at=AT,
         totals=Totals(40, {"files": (EpochSpan("archive/orders", 40, 42, 3, RowDigest(9, "x64:0123456789abcdef")),)}),
     ),
+    Snapshot(through=43, at=AT, state=17),
+    StateRecord(
+        number=17,
+        through=43,
+        segments=(
+            SegmentRef("m000000000012-00-5d41402a5d41402a.seg", "5d41402a" * 8, 1234, 40, 0, 38, True),
+            SegmentRef("m000000000017-00-0123456789abcdef.seg", "01234567" * 8, 123, 2, 3, 43, False),
+        ),
+        at=AT,
+    ),
 )
 
 
 def title(record: Record) -> str:
     if isinstance(record, Snapshot):
-        return record.kind + ("-kept" if record.kept else "") + ("-totals" if record.totals else "")
+        extra = [name for name in ("kept", "totals", "state") if getattr(record, name)]
+        return "-".join([record.kind, *extra])
     return record.kind
 
 
@@ -135,9 +148,11 @@ def test_a_record_is_found_by_its_name() -> None:
         "s000000000040.json",
         "s000000000041.json",
         "s000000000042.json",
+        "s000000000043.json",
+        "m000000000017.json",
     ]
     assert all(is_record_name(name) for name in names)
-    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, *[None] * 5]
+    assert [epoch_of_name(name) for name in names] == [None, 42, 42, 42, 42, *[None] * 7]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from epochal.txn.model import Outcome
 from epochal.txn.records import Decided, Prepared, Record, decode
+from epochal.txn.state.store import number_of_segment
 
 QUERY = "query"
 SINKS = {1: ((1, 2),), 2: ((1,), (2,))}  # how many sinks -> the parts of the rows that each holds
@@ -320,6 +321,8 @@ def _unfinished_parts(world: World, setting: Setting) -> list[str]:
 def _recorded(journal: frozenset[tuple[str, bytes]]) -> tuple[set[tuple[int, int]], dict[int, int]]:
     attempts, decided = set(), {}
     for name, data in journal:
+        if number_of_segment(name) is not None:
+            continue
         record = decoded(name, data)
         if isinstance(record, Prepared):
             attempts.add((record.epoch, record.generation))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from math import inf
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
@@ -54,9 +55,9 @@ class Complete(CheckedOptions):
         over = {bucket for bucket, end in awaited.items() if now is not None and end + self.seconds <= now}
         return Marks({bucket: end for bucket, end in awaited.items() if bucket not in over}, tuple(sorted(over)))
 
-    def due(self, awaited: Mapping[str, float]) -> float | None:
-        """When the clock completes the first of them."""
-        return min(awaited.values()) + self.seconds if awaited and self.by == "clock" else None
+    def due(self, first_end: float) -> float:
+        """When the clock completes the bucket that ends first; infinity for never."""
+        return first_end + self.seconds if self.by == "clock" else inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from epochal.sinks.files.formats import avro, joining
 from epochal.sinks.files.formats.columnar import Columnar
 from epochal.sinks.files.handle import Concat, Rename
 from epochal.sinks.files.layout import DATA, HEADER, JOINED, OPEN, Layout, part_name
+from epochal.sinks.files.opened import Opened
 from epochal.sinks.files.policies import rolling
 from epochal.sinks.files.policies.rolling import Piece, RollPlan
 from epochal.sinks.spark import footers
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+LISTED_FROM = 10  # a folder is listed if at least one of so many files in it is wanted; else these are looked up
 # The driver makes copies, one after the other. Beyond this many bytes in an epoch, a Spark job merges the pieces.
 COPIED_AT_MOST = 1 << 30
 
@@ -50,9 +52,11 @@ class Closer:
     writer: Callable[[DataFrame, str], DataFrameWriter]
     headers: Mapping[str, bytes]
     schemas: Mapping[str, StructType]  # by shape, where they are known
+    opened: Opened
     merge_below: int = rolling.MERGE_BELOW
     _renames: list[Rename] = field(default_factory=list)
     _joins: list[Concat] = field(default_factory=list)
+    _copies: list[tuple[str, str, list[tuple[str, int]], str]] = field(default_factory=list)
     _to_merge: dict[str, list[tuple[str, tuple[Piece, ...]]]] = field(default_factory=dict)  # by shape
     _names: dict[Piece, str] = field(default_factory=dict)
     _joiner: avro.Joiner | None = None
@@ -70,6 +74,7 @@ class Closer:
         self.files.create_all([(self._path(f"{HEADER}-{number}"), header) for number, header in headers if header])
         for number, part in enumerate(plan.closed):
             self._close(number, part, spark, in_place=in_place)
+        self._copy_all(spark)
         for number, (shape, parts) in enumerate(self._to_merge.items()):
             assert spark is not None  # the caller has one if something is merged
             self._merge(spark, f"merged-{number}", shape, parts)
@@ -78,7 +83,9 @@ class Closer:
         # Pieces whose rows are in a merged or copied file.
         self.files.delete_all([self._path(unused.pop(piece)) for piece in fresh & unused.keys()])
         # Pieces that are joined in place leave their folder, so they need no removal.
-        folders = {_folder(piece) for piece in self._names.keys() - fresh} - {_folder(piece) for piece in plan.open}
+        earlier = self._names.keys() - fresh
+        emptied = self.opened.epochs_without(earlier)
+        folders = {_folder(piece) for piece in earlier if piece.epoch in emptied}
         single = {name for piece, name in unused.items() if _folder(piece) not in folders}
         return Closed(tuple(self._renames), tuple(self._joins), (*sorted(folders), *sorted(single)))
 
@@ -98,8 +105,7 @@ class Closer:
         elif in_place and format_ in joining.BY_BYTES:
             self._joins.append(Concat(tuple(sources), target))
         else:
-            staged = f"{JOINED}/{number}"
-            self._renames.append((staged, target, self._copy(staged, sources, format_, spark)))
+            self._copies.append((f"{JOINED}/{number}", target, sources, format_))
 
     def _is_to_be_copied(self, part: tuple[Piece, ...]) -> bool:
         """Whether a part's pieces are large enough to become row groups of one file."""
@@ -125,20 +131,24 @@ class Closer:
         self._renames.append((staged, target, length))
         return True
 
-    def _copy(self, staged: str, sources: list[tuple[str, int]], format_: str, spark: SparkSession | None) -> int:
-        """Copy the pieces of a part into one file; its length."""
-        path, paths = self._path(staged), [self._path(name) for name, _ in sources]
-        failpoints.hit("before-copy")
-        if format_ in joining.BY_BYTES:
-            self.files.join_copies(path, paths)
-            length = sum(length for _, length in sources)
-        else:
-            assert spark is not None  # the caller has one if blocks are copied
-            self._joiner = self._joiner or avro.Joiner(spark)
-            length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
-        self.files.sync_all([path], within=self.layout.target)
-        failpoints.hit("after-copy")
-        return length
+    def _copy_all(self, spark: SparkSession | None) -> None:
+        """Copy the pieces of each part that cannot be joined otherwise into one file, side by side."""
+        by_bytes: list[tuple[str, list[str]]] = []
+        for staged, target, sources, format_ in self._copies:
+            failpoints.hit("before-copy")
+            path, paths = self._path(staged), [self._path(name) for name, _ in sources]
+            if format_ in joining.BY_BYTES:
+                by_bytes.append((path, paths))
+                length = sum(length for _, length in sources)
+            else:
+                assert spark is not None  # the caller has one if blocks are copied
+                self._joiner = self._joiner or avro.Joiner(spark)
+                length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
+            self._renames.append((staged, target, length))
+        self.files.join_all_copies(by_bytes)
+        self.files.sync_all([self._path(staged) for staged, *_ in self._copies], within=self.layout.target)
+        for _ in self._copies:
+            failpoints.hit("after-copy")
 
     def _merge(self, spark: SparkSession, folder: str, shape: str, parts: list[tuple[str, tuple[Piece, ...]]]) -> None:
         format_ = joining.format_of(shape)
@@ -177,9 +187,17 @@ class Closer:
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """Stop the query before a part is built from a piece that has changed since its epoch."""
         earlier = self._names.keys() - fresh
-        lengths: dict[str, int] = {}
-        for folder in {_folder(piece) for piece in earlier}:  # one listing each: a part may have thousands of pieces
-            lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        lengths: dict[str, int | None] = {}
+        single: list[str] = []
+        by_folder: dict[str, list[Piece]] = {}
+        for piece in earlier:
+            by_folder.setdefault(_folder(piece), []).append(piece)
+        for folder, pieces in by_folder.items():
+            if len(pieces) * LISTED_FROM < self.opened.pieces_of(pieces[0].epoch):
+                single += (self._names[piece] for piece in pieces)
+            else:  # a part may have thousands of pieces
+                lengths |= {f"{folder}/{entry.name}": entry.length for entry in self.files.walk(self._path(folder))}
+        lengths |= zip(single, self.files.lengths([self._path(name) for name in single]), strict=True)
         for piece in earlier:
             path = self._path(self._names[piece])
             found = lengths.get(self._names[piece])

@@ -2,7 +2,8 @@
 
     python -m tests.txn.old_journals.make tests/txn/old_journals/v1
 
-A folder is never made again: it is what a version wrote (`v0`: 0.1.0 at commit 58ed7e2). The paths in its records are
+A folder is never made again: it is what a version wrote (`v0`: 0.1.0 at commit 58ed7e2; `v1`: the first with state
+records and segments). The paths in its records are
 relative, so it can lie anywhere.
 """
 
@@ -130,7 +131,7 @@ def main(folder: Path) -> None:
                 (where / record).write_bytes(stream.files.read(f"{journal.path}/{record}"))
             said: Json = facts(journal.read())
             where.with_suffix(EXPECTED).write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")
-            print(where, " ".join(kinds(where.iterdir())))
+            print(where, " ".join(kinds(where.glob("*.json"))))
 
 
 def kinds(records: Iterable[Path]) -> list[str]:
