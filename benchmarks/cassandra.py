@@ -2,8 +2,8 @@
 
     python -m benchmarks.cassandra [--rounds 5] [--size 1x200000] [--json] [--only PARTITIONS] [--ways epochal ...]
 
-All use one server, which the benchmark starts. Each run streams an epoch of 200,000 rows into an empty table and ends when
-the last row is acknowledged; then the rows are counted. A client's CPU time is that of the driver, the JVM and the
+All use one server, which the benchmark starts. Each run streams an epoch of 200,000 rows into an empty table and ends
+when the last row is acknowledged; then the rows are counted. A client's CPU time is that of the driver, the JVM and the
 Python workers. ``scattered`` has 50 rows in a partition, interleaved with those of others, as in a stream; ``sorted``
 has 50 consecutive rows; ``unique`` has one. Spark's own resolver fetches the connector (3.5.1, for Spark 3.5).
 """

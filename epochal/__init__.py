@@ -24,6 +24,7 @@ from epochal.txn.errors import (
     Refused,
     Rewound,
     SettlingFailed,
+    SparkGone,
     TwoJournals,
     UnsupportedQuery,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "Rolling",
     "RollingFileSink",
     "SettlingFailed",
+    "SparkGone",
     "TimeBucket",
     "Tuning",
     "TwoJournals",

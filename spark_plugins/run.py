@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -20,13 +20,14 @@ from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.jvm import Jvm
 from epochal.spark_plugins.listener import Listener
 from epochal.spark_plugins.progress import Progress
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
-from epochal.txn.errors import EpochalError, FencedOut, NotSettled
+from epochal.txn.errors import EpochalError, FencedOut, NotSettled, SparkGone
 from epochal.txn.events import Observer, StreamRefused
 from epochal.txn.files import Files, join
 from epochal.txn.journal import Journal, scratch_beside
@@ -34,7 +35,7 @@ from epochal.txn.live import Live
 from epochal.txn.live_fold import LiveObserver
 from epochal.txn.live_writer import LiveWriter
 from epochal.txn.participant import Participant
-from epochal.txn.process import this_process
+from epochal.txn.process import Process, this_process
 from epochal.txn.reporting import stream_name
 from epochal.txn.settler import Settler
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 LONGEST_REASON = 500  # characters
+DYING = 2.0  # seconds that a JVM may take to end after it has broken a connection
 EVENTS_TIMEOUT = 5000  # milliseconds that the exit of the interpreter waits for Spark's events
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -102,6 +104,9 @@ class Run:
         self._settled = False
         self._live_events = LiveObserver()
         self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
+        self._jvm = None if is_connect(binding.session) else Jvm(binding.session)
+        self._looking = threading.Lock()
+        self._gone: SparkGone | None = None
         self.progress = Progress()
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
@@ -118,8 +123,13 @@ class Run:
             coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
         coordinator.begin()
+        me = weakref.ref(self)
         self._live = live_writer_of(
-            coordinator, resolve(journal or join(spark_path(checkpoint), "epochal")), self._live_events
+            coordinator,
+            resolve(journal or join(spark_path(checkpoint), "epochal")),
+            self._live_events,
+            jvm=None if self._jvm is None else self._jvm.process,
+            on_beat=lambda: _retire_without_spark(me()),
         )
         self._live.start()
         # This start settles what an earlier one in this process left unsettled.
@@ -127,7 +137,6 @@ class Run:
         # The first batch settles what earlier generations decided; this thread does if no batch comes.
         self._settler.start()
         self._settler.wake()
-        me = weakref.ref(self)
         self._listener: Listener | CommitsWatch
         if is_connect(binding.session):
             self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
@@ -180,6 +189,18 @@ class Run:
             )
         )
 
+    def spark_gone(self, patience: float = DYING) -> SparkGone | None:
+        """The error if Spark's JVM has died before the query has ended. It is reported once."""
+        with self._looking:
+            if self._gone is None and not self._closed and self._jvm is not None and self._jvm.is_gone(patience):
+                self._gone = SparkGone(
+                    f"{self._jvm} has ended, and the query with it; was it killed, or out of memory? Nothing is lost. "
+                    "End this process, and start the query again"
+                )
+                self.refused(self._gone, None)
+                self._settle_timeout = 0.0  # what needs Spark will not succeed later either
+            return self._gone
+
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)
@@ -230,18 +251,19 @@ class Run:
     def halt(self) -> None:
         """Stop the query, then retire. A batch that is being staged would block the exit of the interpreter."""
         self.stop_waiting()
-        if not is_connect(self.binding.session):  # there this process ends because the query has, or the server
-            try:
-                self._stop_query()
-            except (Py4JError, OSError) as fault:
-                log.debug("query could not be stopped", extra={"error": repr(fault)})
+        if self.spark_gone(patience=0.0) is None and not is_connect(self.binding.session):
+            # With Spark Connect this process ends because the query has, or the server.
+            self._stop_query()
         self.retire()
 
     def _stop_query(self) -> None:
         """Stop the query: rows are lost, or another driver has taken over. An idle query would not notice."""
-        query = self.binding.session.streams.get(self.binding.query_id)
-        if query is not None and query.runId == self.binding.run_id:
-            query.stop()
+        try:
+            query = self.binding.session.streams.get(self.binding.query_id)
+            if query is not None and query.runId == self.binding.run_id:
+                query.stop()
+        except (Py4JError, OSError) as fault:
+            log.debug("query could not be stopped", extra={"error": repr(fault)})
 
     def close(self) -> None:
         """Stop the settler and the listener."""
@@ -256,7 +278,12 @@ class Run:
 
 
 def live_writer_of(
-    coordinator: Coordinator[DataFrame], journal: tuple[Files, str], observer: LiveObserver
+    coordinator: Coordinator[DataFrame],
+    journal: tuple[Files, str],
+    observer: LiveObserver,
+    *,
+    jvm: Process | None = None,
+    on_beat: Callable[[], None] = lambda: None,
 ) -> LiveWriter:
     """The writer of live files for a coordinator that has begun. `journal` is that of the first incarnation."""
     files, first = journal
@@ -268,10 +295,11 @@ def live_writer_of(
         start=coordinator.journal.view.start_of(generation),
         journal=coordinator.journal.place,
         process=this_process(),
+        jvm=jvm,
         at=time.time(),
     )
     earlier = [journal_path(first, number) for number in range(1, incarnation)]
-    return LiveWriter(files, coordinator.journal.path, live, observer, earlier=earlier)
+    return LiveWriter(files, coordinator.journal.path, live, observer, earlier=earlier, on_beat=on_beat)
 
 
 def _retire_soon(run: Run | None, fault: str | None) -> None:
@@ -279,6 +307,12 @@ def _retire_soon(run: Run | None, fault: str | None) -> None:
     if run is not None:
         if fault is not None:
             run.failed(fault)
+        threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
+
+
+def _retire_without_spark(run: Run | None) -> None:
+    """Retire a run whose JVM has died: nobody else says that its query has ended."""
+    if run is not None and not run.is_closed and run.spark_gone(patience=0.0) is not None:
         threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
 
 

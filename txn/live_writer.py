@@ -32,6 +32,7 @@ class LiveWriter:
         earlier: Sequence[str] = (),
         heartbeat: float = HEARTBEAT,
         pause: float = PAUSE,
+        on_beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         # Not synced: after a power cut there is no driver, and a torn file is ignored.
@@ -41,6 +42,7 @@ class LiveWriter:
         self._live, self._observer = live, observer
         self._generation, self._sequence = live.generation, 0
         self._heartbeat, self._pause, self._clock = heartbeat, pause, clock
+        self._on_beat = on_beat  # called before each file, which shows what it reports
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._superseded = self._failed = False
         self._looked = False  # at the folder, which may belong to somebody else
@@ -64,6 +66,8 @@ class LiveWriter:
         while not self._superseded:
             self._wake.clear()  # first: what wakes us from now on is seen by this round or by the next
             ending = self._stopping.is_set()
+            if not ending:
+                self._attempt(self._on_beat)
             self._attempt(self._write)
             if ending:
                 return

@@ -36,7 +36,11 @@ class Running(Enum):
 
 def this_process() -> Process:
     """This process."""
-    pid = os.getpid()
+    return process_here(os.getpid())
+
+
+def process_here(pid: int) -> Process:
+    """A process of this machine."""
     found = _stat(pid)
     ticks = found[1] if found is not None else None
     return Process(host=platform.node(), pid=pid, started=_started(ticks), ticks=ticks, machine=this_machine())
