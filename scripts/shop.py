@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 SCHEMA = "id BIGINT, customer STRING, country STRING, amount DOUBLE, day STRING"
 TABLE = "shop.payments"
+KEY = "customer, id"
 CQL = (
     "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-    f"CREATE TABLE {TABLE}"
-    " (customer text, id bigint, country text, amount double, day text, PRIMARY KEY (customer, id))",
+    f"CREATE TABLE {TABLE} (customer text, id bigint, country text, amount double, day text, PRIMARY KEY ({KEY}))",
 )
 COUNTRIES = ("DE", "FR", "IT")
 RESTART_AFTER = 28  # epochs of orders
