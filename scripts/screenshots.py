@@ -42,7 +42,9 @@ from tests.cli.console.serving import serving
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 LIMIT = 150_000  # bytes
 WIDTH = 1100
-PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+PHONE_WIDTH = 390
+PHONE = {"width": PHONE_WIDTH, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+CHART = "section:has(.chart)"
 IN_DOUBT = 17  # the epoch of clicks in which its drivers die
 HELD = 12  # the epoch of payments that its Cassandra does not take
 LAST = 45  # the epoch of orders in the pictures
@@ -92,13 +94,13 @@ def ui(chrome: Chrome, streams: list[Path]) -> None:
         click(chrome, f'.epoch[data-epoch="{LAST - 2}"]', "#epoch-details")
         take(chrome, "ui-running", "#epoch-details")
         click(chrome, '[data-key="stream 2"]', f'[data-doubt="{IN_DOUBT}"]')
-        take(chrome, "ui-in-doubt", ".chart")
+        take(chrome, "ui-in-doubt", CHART)
         scheme(chrome, "dark")
         click(chrome, '[data-key="stream 1"]', f'[data-held="{HELD}"]')
-        take(chrome, "ui-held", ".chart")
+        take(chrome, "ui-held", CHART)
         scheme(chrome, "light")
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
-        take(chrome, "ui-phone", ".chart", width=PHONE["width"])
+        take(chrome, "ui-phone", CHART, width=PHONE_WIDTH)
         chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         click(chrome, '[data-key="stream 3"]', "#section-open-parts")
         take(chrome, "ui-open-parts", "section:has(#section-open-parts)", first="section:has(#section-open-parts)")
