@@ -82,7 +82,7 @@ def test_a_job_that_leaves_an_epoch_unsettled_does_not_end_well(drivers: Childre
 
 
 def status_of(world: World) -> StreamStatus:
-    return read_status(open_stream(str(world.checkpoint)))
+    return read_status(open_stream(str(world.checkpoint), None))
 
 
 def test_a_driver_whose_jvm_is_killed_while_python_waits_elsewhere_is_not_taken_for_alive(
@@ -92,8 +92,9 @@ def test_a_driver_whose_jvm_is_killed_while_python_waits_elsewhere_is_not_taken_
     gate.touch()
     world.feed(2)
     driver = drivers.start(world.root, "--endless", "--wait-elsewhere", str(gate))
-    driver.wait_until(lambda: len(visible_files(world.first)) == 4, "both epochs to be visible")
-    driver.wait_until(lambda: status_of(world).verdict.standing is Standing.RUNNING, "the live file")
+    driver.wait_for(world.checkpoint / "commits" / "1")
+    driver.wait_until(lambda: status_of(world).view.done_through == 1, "both epochs to be visible")
+    assert status_of(world).verdict.standing is Standing.RUNNING
     live = read_live(LocalFiles(), str(world.journal)).live
     assert live is not None
     assert live.jvm is not None
