@@ -173,10 +173,11 @@ def main() -> None:
             shop.checkpoint(root, stream) for stream in ("orders", "payments", "clicks", "sessions")
         )
         with driver(root, port, "sessions", "payments", "orders"):
-            for number in range(LAST + 1):
+            for checkpoint in (orders, payments, sessions):
+                shop.wait_until((checkpoint / "commits" / "0").exists, f"the first epoch of {checkpoint.name}")
+            for number in range(1, LAST + 1):
                 for stream in ("orders", "payments")[: 1 if number >= HELD else 2]:
-                    if number:
-                        shop.feed(root, stream, number)
+                    shop.feed(root, stream, number)
                 time.sleep(PACE)  # as orders come in; nothing depends on it
             shop.wait_until(lambda: snapshot(payments).done == HELD - 1, "payments to be visible")
             cassandra.nodes[0].kill()
