@@ -11,6 +11,7 @@ import os
 import platform
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 PROC = "/proc"  # tests replace it
 
@@ -36,7 +37,15 @@ class Running(Enum):
 
 def this_process() -> Process:
     """This process."""
-    return process_here(os.getpid())
+    return _this_process(os.getpid(), PROC)
+
+
+@cache
+def _this_process(pid: int, proc: str) -> Process:  # noqa: ARG001  # for the cache
+    return process_here(pid)
+
+
+os.register_at_fork(after_in_child=_this_process.cache_clear)  # its pid may be one that an ancestor had
 
 
 def process_here(pid: int) -> Process:
