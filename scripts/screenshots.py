@@ -77,7 +77,7 @@ def click(chrome: Chrome, selector: str, then: str) -> None:
     chrome.execute_script(
         "document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('click', {bubbles: true}))", selector
     )
-    WebDriverWait(chrome, 20).until(presence_of_element_located((By.CSS_SELECTOR, then)))
+    WebDriverWait(chrome, 120).until(presence_of_element_located((By.CSS_SELECTOR, then)))
 
 
 def scheme(chrome: Chrome, name: str) -> None:
@@ -182,7 +182,7 @@ def main() -> None:
             shop.wait_until(lambda: snapshot(payments).done == HELD - 1, "payments to be visible")
             cassandra.nodes[0].kill()
             shop.feed(root, "payments", HELD)
-            shop.wait_until(lambda: bool(snapshot(payments).held), "payments to be held")
+            shop.wait_until(lambda: snapshot(payments).headline.standing == "held", "payments to be held")
             shop.wait_until(lambda: snapshot(orders).done == LAST, "orders to be visible")
             shop.wait_until(lambda: snapshot(sessions).headline.standing == "stopped", "sessions to end")
             with browser.started(width=WIDTH, height=900) as chrome:
