@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from epochal.metrics import fault_of as metrics_fault
 from epochal.metrics import observer_of
 from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
@@ -26,11 +25,11 @@ from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
 from epochal.spark_plugins.query import EpochQuery
-from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote import batches, started, starting
 from epochal.spark_plugins.remote.query import RemoteEpochQuery
-from epochal.spark_plugins.remote.settling import ClientSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
+from epochal.spark_plugins.writer_options import check_metrics, check_observers, check_sinks, check_tokens
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
@@ -48,30 +47,6 @@ log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
 OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
-NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
-
-
-def _check_tokens(faults: Faults, option: str, value: Any) -> Any:
-    many = isinstance(value, Collection) and not isinstance(value, bytes) and all(isinstance(v, str) for v in value)
-    if not faults.check(many, f"{option}={value!r}: what the refusal named, such as '1f0c9a2e@41'"):
-        return value
-    for token in tokens(value):
-        good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
-        faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
-    return value
-
-
-def _check_observers(faults: Faults, option: str, value: Any) -> Any:
-    listed = isinstance(value, Collection) and not isinstance(value, str | bytes)
-    good = listed and all(callable(one) for one in value)
-    faults.check(good, f"{option}: a list of functions that take an event, not {value!r}")
-    return value
-
-
-def _check_metrics(faults: Faults, option: str, value: Any) -> Any:
-    if (fault := metrics_fault(value)) is not None:
-        faults.add(f"{option}={value!r}: {fault}")
-    return value
 
 
 class EpochWriter:
@@ -113,7 +88,7 @@ class EpochWriter:
             str | Collection[str] | None,
             Option(
                 "answers a [refusal](#refusals) with what it named: go on, or take the place of another stream",
-                check=_check_tokens,
+                check=check_tokens,
                 parse=parse_names,
                 shown_type="text or list of texts",
             ),
@@ -122,7 +97,7 @@ class EpochWriter:
             str | Collection[str] | None,
             Option(
                 "the same: write as a new stream",
-                check=_check_tokens,
+                check=check_tokens,
                 parse=parse_names,
                 shown_type="text or list of texts",
             ),
@@ -138,7 +113,7 @@ class EpochWriter:
             Sequence[Observer],
             Option(
                 "functions that are called with each [event](observability.md#events)",
-                check=_check_observers,
+                check=check_observers,
                 setting=False,
                 shown_type="functions",
                 shown_default="none",
@@ -149,13 +124,13 @@ class EpochWriter:
             Option(
                 "where [metrics](observability.md#metrics) go: `prometheus`, `prometheus://127.0.0.1:9464` or "
                 "`opentelemetry`",
-                check=_check_metrics,
+                check=check_metrics,
             ),
         ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
-        _check_sinks(sinks, faults)
+        check_sinks(sinks, faults)
         for sink, letters in nested_dead_letters(sinks):
             faults.add(
                 f"{letters!r} gets what {sink!r} rejects, and has dead_letters= of its own, which would stay empty; "
@@ -293,28 +268,22 @@ class EpochWriter:
         return handle
 
     def _start_remote(self, stream: Any) -> EpochQuery:
-        """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
-        started.check_sinks(self._sinks)
-        started.check_observers(self._observers)
-        before_start.check_names(started.columns_of(stream))
-        session = started.session_of(stream)
-        remote = started.prepared(stream)
-        for sink in self._sinks:
-            sink.check_output_mode(remote.output_mode)
-        settling = ClientSettling(
-            session, remote.checkpoint, self._sinks, journal=self._journal, timeout=self._settle_timeout
+        query, settling = starting.start(
+            stream,
+            sinks=self._sinks,
+            observers=self._observers,
+            journal=self._journal,
+            choices=self._choices,
+            settle_timeout=self._settle_timeout,
+            sent=self._sent,
         )
-        if (place := settling.reach()) is not None:
-            self._coordinator(*place).check()
-            try:
-                settling.recover(*place)
-            except Refused:
-                if not (self._choices.adopt or self._choices.new):
-                    raise
-                # The check has accepted what the user chose, which only a start can carry out: the first batch settles.
+        return RemoteEpochQuery(query, self, settling)
+
+    def _sent(self, remote: RemoteQuery) -> EpochWriter:
+        """What goes to a Spark Connect server to write the batches of a query."""
         travelling = copy.copy(self)
         travelling._remote = remote
-        return RemoteEpochQuery(started.start(stream, travelling), self, settling)
+        return travelling
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed."""
@@ -422,7 +391,10 @@ class EpochWriter:
 
     def check_location(self, location: str, spark: SparkSession) -> None:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        files, path = resolve(location, spark)
+        self.check_place(*resolve(location, spark))
+
+    def check_place(self, files: Files, path: str) -> None:
+        """The same for a path that is resolved."""
         before_start.check_places(self._sinks, path)
         self._coordinator(files, path).check()
 
@@ -465,22 +437,3 @@ class EpochWriter:
 
 def _busy(run: Run) -> Refused:
     return Refused(f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own")
-
-
-def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
-    faults.check(len(sinks) > 0, "sinks: give one at least")
-    names = []
-    for sink in sinks:
-        if isinstance(sink, list | tuple):
-            faults.add("sinks: give them one by one, EpochWriter(one, other), not as a list")
-            continue
-        if isinstance(sink, type):
-            faults.add(f"sinks: {sink.__name__} is a class; give a sink that was made of it, {sink.__name__}(...)")
-            continue
-        lacking = [part for part in NEEDED if not hasattr(sink, part)]
-        if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):
-            names.append(str(sink.name))  # type: ignore[attr-defined]  # checked above
-    twice = sorted({name for name in names if names.count(name) > 1})
-    faults.check(
-        not twice, f"sinks: {', '.join(map(repr, twice))} is the name of several; give each a name= of its own"
-    )
