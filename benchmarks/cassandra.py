@@ -1,25 +1,23 @@
 """Cassandra: epochal against the Spark Cassandra connector and against foreachBatch with execute_concurrent.
 
-    python -m benchmarks.cassandra [--rounds 5] [--epochs 1] [--json] [--only SHAPE] [--ways epochal ...]
+    python -m benchmarks.cassandra [--rounds 5] [--size 1x200000] [--json] [--only PARTITIONS] [--ways epochal ...]
 
-All use one server, which the benchmark starts. Each run streams 200,000 rows an epoch into an empty table and ends when
-the last row is acknowledged; then the rows are counted. A client's CPU time is that of the driver, the JVM and the
+All use one server, which the benchmark starts. Each run streams an epoch of 200,000 rows into an empty table and ends
+when the last row is acknowledged; then the rows are counted. A client's CPU time is that of the driver, the JVM and the
 Python workers. ``scattered`` has 50 rows in a partition, interleaved with those of others, as in a stream; ``sorted``
 has 50 consecutive rows; ``unique`` has one. Spark's own resolver fetches the connector (3.5.1, for Spark 3.5).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import command
 from benchmarks.measure import CpuMeter, Figure, note, race, table
 from benchmarks.streams import SourceStream
 from epochal import CassandraSink, EpochWriter, session
@@ -34,9 +32,9 @@ PACKAGE = "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1"
 CONCURRENT = "execute_concurrent"
 EPOCHAL = "epochal"
 WAYS = (CONNECTOR, CONCURRENT, EPOCHAL)
-ROWS = 200_000
+SIZE = 1, 200_000  # epochs, and rows in each
 PARTITIONS = {
-    "scattered": f"id DIV {ROWS} * {ROWS // 50} + id % {ROWS // 50}",
+    "scattered": "id DIV {rows} * {fifty} + id % {fifty}",
     "sorted": "id DIV 50",
     "unique": "id",
 }
@@ -46,11 +44,14 @@ TEXT = "concat(s, repeat('x', 40)) AS s"
 class Bench:
     """One shape of rows in one table."""
 
-    def __init__(self, stream: SourceStream, server: servers.CassandraCluster, admin: Any, shape: str) -> None:
+    def __init__(
+        self, stream: SourceStream, server: servers.CassandraCluster, admin: Any, shape: str, rows: int
+    ) -> None:
         self._stream, self._server, self._admin = stream, server, admin
         self.cpu: dict[str, list[float]] = {way: [] for way in WAYS}
         self._meter, self._used = CpuMeter(), 0.0
-        self._shape, self._table = shape, f"bench.{shape}"
+        self._partition = PARTITIONS[shape].format(rows=rows, fifty=max(1, rows // 50))
+        self._table = f"bench.{shape}"
         admin.execute(f"CREATE TABLE {self._table} (p bigint, c bigint, s text, d double, PRIMARY KEY (p, c))")
 
     def race(self, ways: Sequence[str], rounds: int) -> list[Figure]:
@@ -71,7 +72,7 @@ class Bench:
         return sum(1 for _ in self._admin.execute(f"SELECT c FROM {self._table}"))
 
     def _keyed(self, frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(f"{PARTITIONS[self._shape]} AS p", "id AS c", TEXT, "d")
+        return frame.selectExpr(f"{self._partition} AS p", "id AS c", TEXT, "d")
 
     def _epochal(self, _: Path, writer: DataStreamWriter) -> None:
         sink = CassandraSink(self._table, contact_points=self._server.hosts, port=self._server.port)
@@ -139,17 +140,12 @@ def main() -> None:
     """Race and report."""
     from cassandra.cluster import Cluster
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cassandra", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=list(PARTITIONS))
-    parser.add_argument("--epochs", type=int, default=1)
+    parser = command.parser("cassandra", __doc__, only=PARTITIONS)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what to run; the first is the peer")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
-    results: dict[str, dict[str, dict[str, float]]] = {}
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     with (
-        tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder,
+        command.results(args) as results,
         servers.cassandra(own=True, java_options=["-XX:TieredStopAtLevel=4"], tell=note) as server,
     ):
         admin = Cluster(server.hosts, port=server.port, protocol_version=5).connect()
@@ -157,21 +153,21 @@ def main() -> None:
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
         admin.execute(f"CREATE KEYSPACE bench WITH replication = {replication}")
         spark = _session(server, connector=CONNECTOR in args.ways)
-        for shape in PARTITIONS:
-            if args.only in (None, shape):
-                title = f"{args.epochs} x {ROWS:,} rows, partitions {shape}, one node, local[2]"
-                note(title)
-                bench = Bench(SourceStream(spark, Path(folder), args.epochs, ROWS), server, admin, shape)
-                figures = bench.race(args.ways, args.rounds)
-                results[shape] = _found(figures, bench, args.epochs * ROWS)
-                if not args.json:
-                    print(f"\n{title}, {args.rounds} rounds\n{table(figures, args.ways[0])}", flush=True)
-                    for way, found in results[shape].items():
-                        rate, cpu = found["rows_per_second"], found["cpu_us_per_row"]
-                        print(f"{way:<28} {rate:>9,} rows/s {cpu:>9} us of CPU a row")
+        for shape, (epochs, rows) in command.sizes(args, dict.fromkeys(PARTITIONS, SIZE)).items():
+            title = f"{epochs} x {rows:,} rows, partitions {shape}, one node, local[2], {args.rounds} rounds"
+            command.titled(title)
+            bench = Bench(SourceStream(spark, results.home, epochs, rows), server, admin, shape, rows)
+            figures = bench.race(args.ways, args.rounds)
+            found = _found(figures, bench, epochs * rows)
+            results.add(shape, found, "\n".join([title, table(figures, args.ways[0]), *_rates(found)]))
         admin.cluster.shutdown()
-    if args.json:
-        print(json.dumps(results, indent=1))
+
+
+def _rates(found: dict[str, dict[str, float]]) -> list[str]:
+    return [
+        f"{way:<28} {one['rows_per_second']:>9,} rows/s {one['cpu_us_per_row']:>9} us of CPU a row"
+        for way, one in found.items()
+    ]
 
 
 if __name__ == "__main__":

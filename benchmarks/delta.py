@@ -1,6 +1,7 @@
 """Delta tables: epochal against Delta's own streaming sink and foreachBatch with txnAppId and txnVersion.
 
     python -m benchmarks.delta [--rounds 5] [--json] [--only small|large|merge|versions]
+                               [--size 3x1000]
 
 All run with Hadoop's own local file system ("as it comes") and with epochal's, each in its own session. Each run starts
 from an empty table and checkpoint and ends when the last row is visible; all write log checkpoints at the same
@@ -10,10 +11,7 @@ log.
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import command
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.measure import note
 from benchmarks.streams import SHAPES, SourceStream
@@ -77,7 +76,7 @@ def run(shape: Shape, name: str, spark: SparkSession) -> float:
     """One run of one competitor."""
     stream = SourceStream(spark, shape.home, shape.epochs, shape.rows)
     if shape.merges:
-        return stream.run(partial(MERGES[name], spark), "delta", KEYS)
+        return stream.run(partial(MERGES[name], spark), "delta", min(KEYS, shape.epochs * shape.rows))
     return stream.run(APPENDS[name], "delta")
 
 
@@ -158,26 +157,19 @@ def commit_costs(home: Path) -> dict[int, float]:
 
 def main() -> None:
     """Race and report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.delta", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=[*SHAPES, "merge", "versions"])
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    results: dict[str, object] = {}
-    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:
-        home = Path(folder)
+    shapes = {**SHAPES, "merge": MERGE_SHAPE}
+    args = command.parser("delta", __doc__, only=[*shapes, "versions"]).parse_args()
+    with command.results(args) as results, Sessions() as sessions:
         if args.only in (None, "versions"):
-            results["commit_ms_at_version"] = commit_costs(home)
-        for name, (epochs, rows) in {**SHAPES, "merge": MERGE_SHAPE}.items():
-            if args.only in (None, name):
-                title = f"{epochs} epochs x {rows:,} rows, Delta, local[{CORES}]"
-                note(title)
-                standings = race(sessions, Shape(home, epochs, rows, name == "merge"), args.rounds)
-                results[name] = standings.as_json()
-                if not args.json:
-                    print(f"\n{title}, {args.rounds} rounds\n{standings.table()}\n", flush=True)
-    if args.json:
-        print(json.dumps(results, indent=1))
+            costs = commit_costs(results.home)
+            lines = [f"  version {version:>5}: {cost:.1f} ms a commit" for version, cost in costs.items()]
+            results.add("commit_ms_at_version", costs, "\n".join(["one commit on a long log", *lines]))
+        for name, (epochs, rows) in command.sizes(args, shapes).items():
+            how = ", upserts" if name == "merge" else ""
+            title = f"{epochs} epochs x {rows:,} rows, Delta{how}, local[{CORES}], {args.rounds} rounds"
+            command.titled(title)
+            standings = race(sessions, Shape(results.home, epochs, rows, name == "merge"), args.rounds)
+            results.add(name, standings.as_json(), f"{title}\n{standings.table()}")
 
 
 if __name__ == "__main__":

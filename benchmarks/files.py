@@ -1,6 +1,6 @@
 """Rolling files against Spark's own file sink and plain foreachBatch, Parquet.
 
-    python -m benchmarks.files [--rounds 5] [--json] [--only small|large]
+    python -m benchmarks.files [--rounds 5] [--json] [--only small|large] [--size 3x1000]
 
 All run with Hadoop's own local file system ("as it comes") and with epochal's, each in its own session. Each run starts
 from an empty target and checkpoint and ends when the last row is visible. It also prints the journal's time for each
@@ -9,10 +9,7 @@ epoch, and the time from commits/N until the epoch is visible.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import command
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
-from benchmarks.measure import note, percentile
+from benchmarks.measure import percentile
 from benchmarks.streams import SHAPES, SourceStream
 from epochal import EpochWriter, RollingFileSink
 from epochal.sinks.files import published
@@ -67,6 +65,11 @@ class Bench:
     def race(self, rounds: int) -> Standings:
         self._sessions.call(Disk.AS_IT_COMES, partial(prepare, self._shape))
         return race_on(tuple(Disk), {name: partial(self._run, name) for name in RUNS}, peer=PEER, rounds=rounds)
+
+    def visible(self, disk: Disk) -> dict[str, float]:
+        """Milliseconds from commits/N until an epoch is visible."""
+        found = self.visible_ms[disk]
+        return {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99)}
 
     def _run(self, name: str, disk: Disk) -> float:
         took = self._sessions.call(disk, partial(run, self._shape, name))
@@ -150,42 +153,33 @@ def journal_timer() -> Iterator[list[float]]:
 
 def main() -> None:
     """Race and report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.files", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=SHAPES)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    results = {}
-    with tempfile.TemporaryDirectory(prefix="epochal-bench-") as folder, Sessions() as sessions:
-        for name, (epochs, rows) in SHAPES.items():
-            if args.only in (None, name):
-                title = f"{epochs} epochs x {rows:,} rows, Parquet, local[{CORES}]"
-                note(title)
-                shape = Shape(Path(folder), epochs, rows)
-                results[name] = _report(Bench(sessions, shape), shape, title, args)
-    if args.json:
-        print(json.dumps(results, indent=1))
+    args = command.parser("files", __doc__, only=SHAPES).parse_args()
+    with command.results(args) as results, Sessions() as sessions:
+        for name, (epochs, rows) in command.sizes(args, SHAPES).items():
+            shape = Shape(results.home, epochs, rows)
+            title = command.titled(f"{epochs} epochs x {rows:,} rows, Parquet, local[{CORES}], {args.rounds} rounds")
+            bench = Bench(sessions, shape)
+            standings = bench.race(args.rounds)
+            results.add(name, _found(bench, shape, standings), f"{title}\n{_text(bench, standings)}")
 
 
-def _report(bench: Bench, shape: Shape, title: str, args: argparse.Namespace) -> dict[str, object]:
-    standings = bench.race(args.rounds)
-    visible = {
-        disk: {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99)}
-        for disk, found in bench.visible_ms.items()
-    }
-    if not args.json:
-        print(f"\n{title}, {args.rounds} rounds\n{standings.table()}")
-        for disk, spent in bench.journal_ms.items():
-            print(f"{EPOCHAL}, {disk}:")
-            print(f"  journal: {median(spent):.2f} ms an epoch (worst run {max(spent):.2f})")
-            print(f"  commits/N to visible: p50 {visible[disk]['p50']:.0f} ms, p99 {visible[disk]['p99']:.0f} ms")
-        print(flush=True)
+def _text(bench: Bench, standings: Standings) -> str:
+    lines = [standings.table()]
+    for disk, spent in bench.journal_ms.items():
+        visible = bench.visible(disk)
+        lines.append(f"{EPOCHAL}, {disk}:")
+        lines.append(f"  journal: {median(spent):.2f} ms an epoch (worst run {max(spent):.2f})")
+        lines.append(f"  commits/N to visible: p50 {visible['p50']:.0f} ms, p99 {visible['p99']:.0f} ms")
+    return "\n".join(lines)
+
+
+def _found(bench: Bench, shape: Shape, standings: Standings) -> dict[str, object]:
     return {
         "epochs": shape.epochs,
         "rows": shape.rows,
         **standings.as_json(),
         "journal_ms_per_epoch": {disk: median(spent) for disk, spent in bench.journal_ms.items()},
-        "visible_ms": visible,
+        "visible_ms": {disk: bench.visible(disk) for disk in Disk},
     }
 
 

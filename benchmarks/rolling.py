@@ -1,7 +1,7 @@
 """Parts that stay open over epochs against Spark's own file sink and plain foreachBatch.
 
     python -m benchmarks.rolling [--rounds 5] [--json] [--only small|large] [--on local|hdfs] [--format parquet|json]
-                                 [--flink] [--files 1]
+                                 [--flink] [--files 1] [--size 3x1000]
 
 On a local disk all run with Hadoop's own file system ("as it comes") and with epochal's, each in its own session; on
 HDFS there is only one. Each run starts from an empty target and checkpoint and ends when the last row is visible: parts
@@ -20,10 +20,7 @@ shows how much of the difference is Spark's own: no sink of Spark can be faster.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrameWriter
 
+from benchmarks import command
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
-from benchmarks.flink import Flink, NoFlink, flink
+from benchmarks.flink import Copied, Flink, NoFlink, flink
 from benchmarks.flink.pace import Paced
 from benchmarks.measure import note, timed
 from benchmarks.streams import SCHEMA, SourceStream
@@ -97,6 +95,11 @@ class Bench:
         self.files: dict[str, int] = {}
         self.ours_ms: dict[Disk, list[float]] = {disk: [] for disk in disks}
         self.flink = Paced(other, f"file:{source}", shape.epochs) if other else None
+
+    @property
+    def flink_runs(self) -> list[tuple[int, Copied]]:
+        """Flink's runs that count: the first one warmed up."""
+        return self.flink.runs[1:] if self.flink else []
 
     def race(self, rounds: int) -> Standings:
         others: dict[str, Callable[[], float]] = {}
@@ -208,38 +211,34 @@ def our_own_time() -> Iterator[list[float]]:
 
 def main() -> None:
     """Race and report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rolling", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=SHAPES)
+    parser = command.parser("rolling", __doc__, only=SHAPES)
     parser.add_argument("--on", choices=("local", "hdfs"))
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
     parser.add_argument("--files", type=int, default=1, help="source files in an epoch, a task each")
     parser.add_argument(
         "--flink", action="store_true", help="run Flink's FileSink too: needs a JDK, fetches 160 MB once"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     if args.flink and args.format != "parquet":
         parser.error("--flink copies Parquet only")
-    results = []
     with contextlib.ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-bench-")))
-        roots = {"local": f"file:{home}"} if args.on != "hdfs" else {}
+        results = stack.enter_context(command.results(args))
+        roots = {"local": f"file:{results.home}"} if args.on != "hdfs" else {}
         settings: dict[str, str] = {}
         if args.on != "local":
             cluster = stack.enter_context(servers.hdfs())
             roots["hdfs"] = f"{cluster.uri}/bench"
             settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
         sessions = stack.enter_context(Sessions(settings))
-        other = _flink(stack, sessions, home, settings) if args.flink else None
+        other = _flink(stack, sessions, results.home, settings) if args.flink else None
         for place, root in roots.items():
-            for name, (epochs, rows) in SHAPES.items():
-                if args.only in (None, name):
-                    shape = Shape(home, root, epochs, rows, args.format, args.files)
-                    bench = Bench(sessions, shape, DISKS[place], other)
-                    results.append(_report(bench, place, shape, args))
-    if args.json:
-        print(json.dumps(results, indent=1))
+            for name, (epochs, rows) in command.sizes(args, SHAPES).items():
+                shape = Shape(results.home, root, epochs, rows, args.format, args.files)
+                bench = Bench(sessions, shape, DISKS[place], other)
+                title = command.titled(_title(place, shape, args.rounds))
+                standings = bench.race(args.rounds)
+                found = {"on": place, **_found(bench, shape, standings)}
+                results.add(f"{name}, {place}", found, f"{title}\n{_text(bench, shape, standings)}")
 
 
 def _driver_memory(spark: SparkSession) -> str:
@@ -256,35 +255,35 @@ def _flink(stack: contextlib.ExitStack, sessions: Sessions, home: Path, settings
         return None
 
 
-def _report(bench: Bench, place: str, shape: Shape, args: argparse.Namespace) -> dict[str, object]:
-    sources = f"{args.files} source file{'s' if args.files > 1 else ''} an epoch"
-    title = f"{shape.epochs} epochs x {shape.rows:,} rows, {sources}, {args.format}, {place}, local[{CORES}]"
-    title += f", {args.rounds} rounds"
-    note(title)
-    standings = bench.race(args.rounds)
-    runs = bench.flink.runs[1:] if bench.flink else []  # the first one warmed up
-    if not args.json:
-        print(f"\n{title}\n{standings.table()}")
-        print("files: " + "; ".join(f"{name}: {count}" for name, count in bench.files.items()))
-        for disk, spent in bench.ours_ms.items():
-            print(f"epochal's own, {disk}: {median(spent):.0f} ms an epoch (worst run {max(spent):.0f})")
-        if runs:
-            checkpoints = [copied.checkpoints for _, copied in runs]
-            count = f"{median(checkpoints):.0f} a run ({min(checkpoints)}-{max(checkpoints)})"
-            interval = median(interval for interval, _ in runs)
-            print(f"Flink's checkpoints: {count}, asked for every {interval:.0f} ms; Spark's epochs: {shape.epochs}")
-        print(flush=True)
+def _title(place: str, shape: Shape, rounds: int) -> str:
+    sources = f"{shape.files} source file{'s' if shape.files > 1 else ''} an epoch"
+    size = f"{shape.epochs} epochs x {shape.rows:,} rows"
+    return f"{size}, {sources}, {shape.format}, {place}, local[{CORES}], {rounds} rounds"
+
+
+def _text(bench: Bench, shape: Shape, standings: Standings) -> str:
+    lines = [standings.table(), "files: " + "; ".join(f"{name}: {count}" for name, count in bench.files.items())]
+    for disk, spent in bench.ours_ms.items():
+        lines.append(f"epochal's own, {disk}: {median(spent):.0f} ms an epoch (worst run {max(spent):.0f})")
+    if runs := bench.flink_runs:
+        checkpoints = [copied.checkpoints for _, copied in runs]
+        count = f"{median(checkpoints):.0f} a run ({min(checkpoints)}-{max(checkpoints)})"
+        interval = median(interval for interval, _ in runs)
+        lines.append(f"Flink's checkpoints: {count}, asked for every {interval:.0f} ms; Spark's epochs: {shape.epochs}")
+    return "\n".join(lines)
+
+
+def _found(bench: Bench, shape: Shape, standings: Standings) -> dict[str, object]:
     found: dict[str, object] = {
-        "on": place,
-        "format": args.format,
+        "format": shape.format,
         "epochs": shape.epochs,
         "rows": shape.rows,
-        "source_files": args.files,
+        "source_files": shape.files,
         **standings.as_json(),
         "files": bench.files,
         "own_ms_per_epoch": {disk: median(spent) for disk, spent in bench.ours_ms.items()},
     }
-    if runs:
+    if runs := bench.flink_runs:
         found["flink"] = [{"interval_ms": interval, **asdict(copied)} for interval, copied in runs]
     return found
 

@@ -40,17 +40,28 @@ class SourceStream:
     ) -> float:
         """The seconds until the last row is visible. Exits if rows are missing."""
         place = self.place
+        writer = self.writer(place, query)
+        seconds = timed(lambda: work(place / "target", writer))
+        self.check(place, count() if count else self.rows(place, form), distinct)
+        return seconds
+
+    def writer(self, place: Path, query: Callable[[DataFrame], DataFrame] | None = None) -> DataStreamWriter:
+        """A query that reads the source once, with its checkpoint in an empty place."""
         shutil.rmtree(place, ignore_errors=True)
         stream = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         frame = stream.parquet(str(self.source / "*"))
         writer = (query(frame) if query else frame).writeStream
-        writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
-        seconds = timed(lambda: work(place / "target", writer))
-        found = count() if count else self._spark.read.format(form).load(str(place / "target")).count()
+        return writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+
+    def rows(self, place: Path, form: str = "parquet") -> int:
+        """How many rows the target in a place has."""
+        return self._spark.read.format(form).load(str(place / "target")).count()
+
+    def check(self, place: Path, found: int, distinct: int = 0) -> None:
+        """Exit if rows are missing."""
         expected = distinct or self._epochs * self._rows
         if found != expected:
-            raise SystemExit(f"{found} rows instead of {expected}: the output is wrong, so there is no result")
-        return seconds
+            raise SystemExit(f"{place.name}: {found} rows instead of {expected}: the output is wrong: no result")
 
     def _make_source(self) -> None:
         for epoch in range(self._epochs):

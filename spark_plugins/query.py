@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from epochal.spark_plugins.causes import cause_of
@@ -51,6 +52,9 @@ class EpochQuery:
         except StreamingQueryException as fault:
             self._ended(fault)
             raise
+        except (Py4JError, OSError) as fault:
+            self._raise_if_spark_is_gone(fault)
+            raise
         if timeout is None or ended:
             self._ended(None)
         return ended
@@ -61,6 +65,9 @@ class EpochQuery:
             self._query.processAllAvailable()
         except StreamingQueryException as fault:
             self._ended(fault)
+            raise
+        except (Py4JError, OSError) as fault:
+            self._raise_if_spark_is_gone(fault)
             raise
         self._settle()
 
@@ -108,6 +115,12 @@ class EpochQuery:
     def _ended(self, fault: StreamingQueryException | None) -> None:
         """The query has ended: settle, and raise the error of this writer that ended it, if there is one."""
         self._writer.ended(fault, self.run)
+
+    def _raise_if_spark_is_gone(self, fault: Exception) -> None:
+        """A call of Spark has failed. If its JVM has died, settle what needs no Spark, and say so."""
+        if self.run is not None and (gone := self.run.spark_gone()) is not None:
+            self.run.retire()
+            raise gone from fault
 
     def __enter__(self) -> EpochQuery:
         return self

@@ -18,11 +18,12 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.spark_plugins import causes, exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.jvm import Jvm
 from epochal.spark_plugins.lead import Lead
 from epochal.spark_plugins.listener import Listener
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
-from epochal.txn.errors import EpochalError, FencedOut, NotSettled
+from epochal.txn.errors import EpochalError, FencedOut, NotSettled, SparkGone
 from epochal.txn.events import StreamRefused
 from epochal.txn.settler import Settler
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 LONGEST_REASON = 500  # characters
+DYING = 2.0  # seconds that a JVM may take to end after it has broken a connection
 EVENTS_TIMEOUT = 5000  # milliseconds that the exit of the interpreter waits for Spark's events
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -62,6 +64,9 @@ class Run:
         self._gives_way = self._gave_way = False
         self._conflict: EpochalError | None = None
         self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
+        self._jvm = None if is_connect(binding.session) else Jvm(binding.session)
+        self._looking = threading.Lock()
+        self._gone: SparkGone | None = None
         self.progress = lead.progress
         self.has_handle = False  # whether a handle of ours raises what ends this run
         files, checkpoint = resolve(binding.checkpoint, binding.session)
@@ -69,12 +74,12 @@ class Run:
         self._settler: Settler[DataFrame] = Settler(
             lead.coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
+        me = weakref.ref(self)
         # This start settles what an earlier one in this process left unsettled.
         exit_code.clear(self._recover_arguments)
         # The first batch settles what earlier generations decided; this thread does if no batch comes.
         self._settler.start()
         self._settler.wake()
-        me = weakref.ref(self)
         self._listener: Listener | CommitsWatch
         if is_connect(binding.session):
             self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
@@ -87,6 +92,7 @@ class Run:
             )
         causes.explain_conflicts(binding.run_id, lambda: _conflict_of(me()))
         if not is_connect(binding.session):  # there a query that was stopped ends without an error for its client
+            lead.live.jvm = None if self._jvm is None else self._jvm.process
             lead.live.watch = self._look
         _runs.add(self)
 
@@ -146,6 +152,18 @@ class Run:
             )
         )
 
+    def spark_gone(self, patience: float = DYING) -> SparkGone | None:
+        """The error if Spark's JVM has died before the query has ended. It is reported once."""
+        with self._looking:
+            if self._gone is None and not self._closed and self._jvm is not None and self._jvm.is_gone(patience):
+                self._gone = SparkGone(
+                    f"{self._jvm} has ended, and the query with it; was it killed, or out of memory? Nothing is lost. "
+                    "End this process, and start the query again"
+                )
+                self.refused(self._gone, None)
+                self._settle_timeout = 0.0  # what needs Spark will not succeed later either
+            return self._gone
+
     def batch(self, epoch: int, frame: DataFrame) -> BatchOutcome:
         """Stage an epoch; in eager mode also commit it."""
         outcome = self._settler.run(epoch, frame)
@@ -198,19 +216,21 @@ class Run:
     def halt(self) -> None:
         """Stop the query, then retire. A batch that is being staged would block the exit of the interpreter."""
         self.stop_waiting()
-        if not is_connect(self.binding.session):  # there this process ends because the query has, or the server
-            try:
-                self._stop_query()
-            except (Py4JError, OSError) as fault:
-                log.debug("query could not be stopped", extra={"error": repr(fault)})
+        if self.spark_gone(patience=0.0) is None and not is_connect(self.binding.session):
+            # With Spark Connect this process ends because the query has, or the server.
+            self._stop_query()
         self.retire()
 
     def _look(self) -> None:
-        """With each heartbeat: if a newer driver has started, give way. An idle query would notice with its next batch.
+        """With each heartbeat: if Spark's JVM has died, retire; if a newer driver has started, give way.
 
-        In a thread of its own: to stop a query may take long, and meanwhile the live file shows that this driver runs.
+        Nobody else says that the query of a dead JVM has ended, and an idle query would notice a newer driver with its
+        next batch. In threads of their own: to stop a query may take long, and meanwhile the live file shows that this
+        driver runs.
         """
-        if not self._gives_way and not self._closed and self._lead.has_newer():
+        if not self._closed and self.spark_gone(patience=0.0) is not None:
+            threading.Thread(target=self.retire, name="epochal-retire", daemon=True).start()
+        elif not self._gives_way and not self._closed and self._lead.has_newer():
             self._gives_way = True
             threading.Thread(target=self._give_way, name="epochal-give-way", daemon=True).start()
 
@@ -226,9 +246,12 @@ class Run:
 
     def _stop_query(self) -> None:
         """Stop the query: rows are lost, or another driver has taken over. An idle query would not notice."""
-        query = self.binding.session.streams.get(self.binding.query_id)
-        if query is not None and query.runId == self.binding.run_id:
-            query.stop()
+        try:
+            query = self.binding.session.streams.get(self.binding.query_id)
+            if query is not None and query.runId == self.binding.run_id:
+                query.stop()
+        except (Py4JError, OSError) as fault:
+            log.debug("query could not be stopped", extra={"error": repr(fault)})
 
     def close(self) -> None:
         """Stop the settler and the listener."""

@@ -19,6 +19,7 @@ The class says what to do, the message what happened and what follows::
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
     ├── CutGone                a cut can no longer be read: take a newer one
     ├── NotSettled             a store does not answer; the epoch is safe and will be committed later
+    ├── SparkGone              Spark's JVM has died: start the driver again; nothing is lost
     └── SettlingFailed         settling stopped with an unexpected error; nothing is lost, report it
 
 During a commit, any other exception of a participant (a refused connection, a full disk) counts as
@@ -114,6 +115,10 @@ class CutGone(EpochalError):
 
 class NotSettled(EpochalError):
     """A decided epoch waits for a store that does not answer."""
+
+
+class SparkGone(EpochalError):
+    """Spark's JVM has ended while the driver's Python process lives."""
 
 
 class SettlingFailed(EpochalError):

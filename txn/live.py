@@ -94,6 +94,7 @@ class Live:
     start: str  # the random id of the generation's start
     journal: str  # where its journal is: a copy of the checkpoint has another
     process: Process
+    jvm: Process | None = None  # the one that runs the query for it; None if not known, as in files of older versions
     at: float  # when this was written
     state: LiveState = LiveState.IDLE
     epoch: int | None = None  # the last one that arrived
@@ -135,13 +136,8 @@ def _live(value: dict[str, Any]) -> Live:
         generation=_checked(value["generation"], int),
         start=_checked(value["start"], str),
         journal=_checked(value["journal"], str),
-        process=Process(
-            host=_optional(value["host"], str),
-            pid=_optional(value["pid"], int),
-            started=_time(value["started"]),
-            ticks=_optional(value["ticks"], int),
-            machine=_optional(value["machine"], str),
-        ),
+        process=_process(value),
+        jvm=None if value.get("jvm") is None else _process(_checked(value["jvm"], dict)),
         at=_seconds(value["at"]),
         state=LiveState(value["state"]),
         epoch=_optional(value["epoch"], int),
@@ -152,6 +148,16 @@ def _live(value: dict[str, Any]) -> Live:
         refused=_refusal(value["refused"]),
         settled=_optional(value["settled"], bool),
         epochs=tuple(_epoch(epoch) for epoch in _checked(value["epochs"], list)),
+    )
+
+
+def _process(value: dict[str, Any]) -> Process:
+    return Process(
+        host=_optional(value["host"], str),
+        pid=_optional(value["pid"], int),
+        started=_time(value["started"]),
+        ticks=_optional(value["ticks"], int),
+        machine=_optional(value["machine"], str),
     )
 
 

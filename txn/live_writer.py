@@ -12,6 +12,7 @@ from dataclasses import replace
 from epochal.txn.files import Files, LocalFiles, check_own, is_local, join, local_path, sweep
 from epochal.txn.live import HEARTBEAT, Live, encode, live_beside, name_of, number_of, read_live
 from epochal.txn.live_fold import LiveObserver, with_earlier
+from epochal.txn.process import Process
 
 log = logging.getLogger("epochal")
 
@@ -44,7 +45,8 @@ class LiveWriter:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._failed = False
         self.keep_earlier = False  # while this driver waits for earlier ones: their files say when they have ended
-        self.watch: Callable[[], None] = lambda: None  # called with each heartbeat
+        self.watch: Callable[[], None] = lambda: None  # called before each file, which shows what it reports
+        self.jvm: Process | None = None  # the one that runs the query, once it is known
         self._looked = False  # at the folder, which may belong to somebody else
         self._thread: threading.Thread | None = None
 
@@ -66,10 +68,11 @@ class LiveWriter:
         while True:
             self._wake.clear()  # first: what wakes us from now on is seen by this round or by the next
             ending = self._stopping.is_set()
+            if not ending:
+                self._look_around()
             self._attempt(self._write)
             if ending:
                 return
-            self._look_around()
             self._stopping.wait(self._pause)
             self._wake.wait(max(0.0, self._heartbeat - self._pause))
 
@@ -88,7 +91,7 @@ class LiveWriter:
             )
 
     def _look_around(self) -> None:
-        """Let the driver see whether a newer one has started. It looks again with the next heartbeat."""
+        """Let the driver see whether its JVM lives and no newer driver has started. It looks again with the next file."""
         try:
             self.watch()
         except OSError as fault:
@@ -118,7 +121,7 @@ class LiveWriter:
         if is_local(self._journal) and not os.path.isdir(local_path(self._journal)):
             return  # the checkpoint was removed: Spark refuses one in which it finds a stray folder
         self._sequence += 1
-        self._live = replace(self._observer.folded(self._live), at=self._clock())
+        self._live = replace(self._observer.folded(self._live), at=self._clock(), jvm=self.jvm)
         data = encode(self._live)
         while not self._files.create(self._path(self._sequence), data, durable=False):
             self._sequence += 100  # a driver whose journal was lost had the same generation: be higher than its files

@@ -1,7 +1,7 @@
 """Whether the driver that a journal names is alive. Pure, but for the look at the processes of this machine.
 
-On the same machine the process table tells, at once. Elsewhere the age of the driver's last live file does: a driver
-writes one every few seconds.
+On the same machine the process table tells, at once: of its Python process, and of Spark's JVM, which may die alone.
+Elsewhere the age of the driver's last live file does: a driver writes one every few seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Liveness(Enum):
 
     ALIVE = "alive"
     SILENT = "silent"  # it has not written for a while, and is not known to run: taken for dead
-    DEAD = "dead"  # its process is gone, and it did not say that it had ended
+    DEAD = "dead"  # its process or its JVM is gone, and it did not say that it had ended
     ENDED = "ended"  # its query has ended
     NONE = "none"  # the newest generation is a command's: its driver was stopped
     UNKNOWN = "unknown"  # it is elsewhere and has written nothing, as older versions did
@@ -35,6 +35,7 @@ class DriverStatus:
     process: Process
     heartbeat: float | None = None  # seconds since its last live file; None if there is none
     live: Live | None = None  # that file
+    jvm_is_gone: bool = False  # the JVM has died, and the Python process lives
 
     @property
     def is_stuck(self) -> bool:
@@ -44,7 +45,7 @@ class DriverStatus:
     @property
     def name(self) -> str:
         """Its pid and host, as far as known."""
-        return self.process.name
+        return f"{self.process.name}: it lives, but its JVM has ended" if self.jvm_is_gone else self.process.name
 
 
 def driver_status(
@@ -59,7 +60,11 @@ def driver_status(
     process = own.process if own is not None else process_of(latest.driver)
     heartbeat = max(0.0, now - own.at) if own is not None else None
     liveness = _liveness(latest, own, heartbeat, process, looked_up)
-    return DriverStatus(liveness=liveness, process=process, heartbeat=heartbeat, live=own)
+    jvm = own.jvm if own is not None and liveness is Liveness.ALIVE else None
+    jvm_is_gone = jvm is not None and looked_up(jvm) is Running.NO
+    if jvm_is_gone:  # only the JVM writes commits/N: to the protocol this driver is dead
+        liveness = Liveness.DEAD
+    return DriverStatus(liveness=liveness, process=process, heartbeat=heartbeat, live=own, jvm_is_gone=jvm_is_gone)
 
 
 def _liveness(

@@ -11,6 +11,7 @@ import os
 import platform
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 PROC = "/proc"  # tests replace it
 
@@ -46,7 +47,19 @@ class Running(Enum):
 
 def this_process() -> Process:
     """This process."""
-    pid = os.getpid()
+    return _this_process(os.getpid(), PROC)
+
+
+@cache
+def _this_process(pid: int, proc: str) -> Process:  # noqa: ARG001  # for the cache
+    return process_here(pid)
+
+
+os.register_at_fork(after_in_child=_this_process.cache_clear)  # its pid may be one that an ancestor had
+
+
+def process_here(pid: int) -> Process:
+    """A process of this machine."""
     found = _stat(pid)
     ticks = found[1] if found is not None else None
     return Process(host=platform.node(), pid=pid, started=_started(ticks), ticks=ticks, machine=this_machine())

@@ -250,7 +250,10 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     elif arguments.plain:
         stream.foreachBatch(writer).start().awaitTermination()
     else:
-        writer.start(stream).awaitTermination()
+        query = writer.start(stream)
+        if arguments.wait_elsewhere:
+            wait_until(lambda: not os.path.exists(arguments.wait_elsewhere), "the gate to be opened")
+        query.awaitTermination()
     if arguments.stop_session:
         spark.stop()
 
@@ -322,6 +325,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")
     parser.add_argument("--small-journal", action="store_true", help="compact the journal each few epochs")
     parser.add_argument("--gate-after-batch", default="", help="a file to wait at before Spark's commits/N")
+    parser.add_argument("--wait-elsewhere", default="", help="a file to wait at, before waiting for the query")
     parser.add_argument("--digest", action="store_true", help="sinks digest their rows")
     parser.add_argument("--slow-gate", default="", help="a file that tasks wait for")
     return parser.parse_args()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from epochal import EpochWriter
+from epochal.cli.stream_status import StreamStatus, read_status
+from epochal.cli.streams import open_stream
+from epochal.cli.verdict import Standing
 from epochal.txn.files import LocalFiles
 from epochal.txn.live import LiveState, read_live
+from epochal.txn.liveness import Liveness
 from integration_tests.spark.checks import check_at_the_end, committed, leftovers, visible_files
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
@@ -74,6 +79,45 @@ def test_a_job_that_leaves_an_epoch_unsettled_does_not_end_well(drivers: Childre
     assert "a handler that was there before" in ended.output
     assert f"run `epochal recover {world.checkpoint}`" in ended.output
     assert ended.ending is Ending.FAILED, ended.output
+
+
+def status_of(world: World) -> StreamStatus:
+    return read_status(open_stream(str(world.checkpoint), None))
+
+
+def test_a_driver_whose_jvm_is_killed_while_python_waits_elsewhere_is_not_taken_for_alive(
+    drivers: Children, world: World
+) -> None:
+    gate = world.root / "gate"
+    gate.touch()
+    world.feed(2)
+    driver = drivers.start(world.root, "--endless", "--wait-elsewhere", str(gate))
+    driver.wait_for(world.checkpoint / "commits" / "1")
+    driver.wait_until(lambda: status_of(world).view.done_through == 1, "both epochs to be visible")
+    assert status_of(world).verdict.standing is Standing.RUNNING
+    live = read_live(LocalFiles(), str(world.journal)).live
+    assert live is not None
+    assert live.jvm is not None
+    assert live.jvm.pid not in (None, driver.pid)
+    os.kill(driver.pid, signal.SIGSTOP)  # so that nobody but the process table can tell
+    os.kill(live.jvm.pid or 0, signal.SIGKILL)
+    wait_until(lambda: status_of(world).driver.liveness is not Liveness.ALIVE, "the JVM to end")
+    dead = status_of(world).verdict
+    os.kill(driver.pid, signal.SIGCONT)
+    driver.wait_until(lambda: "JVM" in why_it_ended(world), "the driver to notice")
+    stopped = status_of(world).verdict
+    gate.unlink()
+    ended = driver.wait()
+
+    assert dead.standing is Standing.DEAD
+    assert f"pid {driver.pid} on" in dead.text
+    assert "it lives, but its JVM has ended" in dead.text
+    assert stopped.standing is Standing.FAILED
+    assert f"STOPPED by SparkGone: Spark's JVM (pid {live.jvm.pid}) has ended, and the query with it" in stopped.text
+    assert "epochal.txn.errors.SparkGone" in ended.output
+    assert ended.ending is Ending.FAILED, ended.output
+    assert ended.output.count("stopped: SparkGone") == 1
+    check_at_the_end(world, files=2)
 
 
 def slowed(frame: DataFrame, gate: str) -> DataFrame:

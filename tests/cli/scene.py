@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -132,13 +133,18 @@ def going_away(target: DirectoryParticipant | type[DirectoryParticipant]) -> Ite
         yield
 
 
+@cache
+def ended_process() -> Process:
+    """A process that has run on this machine, and has ended."""
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as ended:
+        ended.wait()
+    return Process(host=platform.node(), pid=ended.pid, ticks=1, machine=this_machine())
+
+
 @contextmanager
 def dying() -> Iterator[None]:
     """Drivers that start in here are of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    dead = Process(host=platform.node(), pid=ended.pid, ticks=1, machine=this_machine())
-    with patch("epochal.txn.start.this_process", return_value=dead):
+    with patch("epochal.txn.start.this_process", return_value=ended_process()):
         yield
 
 

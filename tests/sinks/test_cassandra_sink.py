@@ -14,7 +14,7 @@ from cassandra.cluster import NoHostAvailable
 from epochal import CassandraSink, Connection, OptionError, RollingFileSink
 from epochal.sinks.cassandra.cluster.cql import parse
 from epochal.sinks.cassandra.cluster.endpoint import PASSWORD, USER, Endpoint
-from epochal.sinks.cassandra.cluster.faults import brief, is_away
+from epochal.sinks.cassandra.cluster.faults import brief, is_away, translated
 from epochal.sinks.cassandra.commit.statements import adding, write_plan
 from epochal.sinks.cassandra.commit.totals import added
 from epochal.sinks.cassandra.commit.writer import Pipe
@@ -306,6 +306,14 @@ def test_an_unreachable_cluster_is_told_by_what_its_hosts_said() -> None:
 
     assert is_away(fault)
     assert brief(fault) == "OSError: refused"
+
+
+def test_a_table_that_no_server_describes_is_said_in_other_words_than_see_the_log() -> None:
+    fault = DriverException("Table metadata was not refreshed. See log for details.")
+
+    assert str(translated(fault, "the description of shop.orders")) == (
+        "the description of shop.orders: no server answers"
+    )
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_the_public_names_are_these() -> None:
         "Rolling",
         "RollingFileSink",
         "SettlingFailed",
+        "SparkGone",
         "StatePolicy",
         "TimeBucket",
         "Tuning",

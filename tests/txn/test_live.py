@@ -48,7 +48,7 @@ from epochal.txn.live import (
 from epochal.txn.live_fold import EPOCHS, REASON_LENGTH, LiveObserver, after
 from epochal.txn.live_writer import LiveWriter
 from epochal.txn.model import Outcome
-from epochal.txn.process import this_process
+from epochal.txn.process import Process, this_process
 
 LINEAGE = "1f0c9a2e"
 PATIENCE = 30.0
@@ -225,6 +225,7 @@ FULL = folded(started(), begun(6), done(6), begun(7), staged(7, "lake"), held())
     "state",
     [
         live(),
+        live(jvm=Process(host="vm", pid=4712, started=99.5, ticks=7, machine="boot pid:[1]")),
         FULL,
         folded(
             StreamRefused(
@@ -247,6 +248,13 @@ def test_the_file_has_the_published_keys() -> None:
     assert set(value["epochs"][1]["sinks"]["lake"]) == {"staged", "visible", "rows", "bytes"}
     assert set(value["held"]) == {"sink", "step", "reason", "since", "epoch"}
     assert value["state"] == "held"
+
+
+def test_a_file_of_a_version_that_did_not_name_the_jvm_is_read() -> None:
+    value = json.loads(encode(FULL))
+    del value["jvm"]
+
+    assert decode(json.dumps(value).encode()) == FULL
 
 
 def changed(**values: object) -> bytes:
@@ -274,6 +282,8 @@ BROKEN = [
     changed(at=-1.0),
     changed(at=10**400),
     changed(pid=10**400),
+    changed(jvm="4712"),
+    changed(jvm={"pid": 4712}),
     changed(epochs=[{**json.loads(encode(FULL))["epochs"][0], "begun": float("nan")}]),
 ]
 

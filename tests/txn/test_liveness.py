@@ -52,6 +52,21 @@ def test_a_driver_is_judged_by_its_process_or_else_by_its_heartbeat(
     assert status.name == "pid 4711 on spark-7"
 
 
+def test_a_driver_whose_jvm_is_gone_is_dead_though_its_python_process_lives() -> None:
+    jvm = replace(PROCESS, pid=4712, ticks=9)
+    file = replace(live(), jvm=jvm)
+
+    dead = driver_status(started(), file, NOW, looked_up=lambda one: Running.NO if one == jvm else Running.YES)
+    assert dead.liveness is Liveness.DEAD
+    assert dead.name == "pid 4711 on spark-7: it lives, but its JVM has ended"
+    for unsure in (Running.YES, Running.UNKNOWN):
+        found = {jvm: unsure, PROCESS: Running.YES}
+        assert driver_status(started(), file, NOW, looked_up=found.__getitem__).liveness is Liveness.ALIVE
+    ended = replace(file, state=LiveState.ENDED)
+    assert driver_status(started(), ended, NOW, looked_up=lambda _: Running.NO).liveness is Liveness.ENDED
+    assert driver_status(started(), file, NOW, looked_up=lambda _: Running.NO).name == "pid 4711 on spark-7"
+
+
 def test_a_process_that_runs_but_does_not_report_is_stuck() -> None:
     late, well = live(at=0.0), live()
 

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from epochal.testing.processes import fork
 from epochal.txn import process
 from epochal.txn.process import Process, Running, running, this_process
 
@@ -39,6 +40,22 @@ def test_a_process_that_runs_is_recognised_by_another(child: tuple[subprocess.Po
     assert told.pid == started.pid
     assert running(told) is Running.YES
     assert abs((told.started or 0) - time.time()) < 60
+
+
+def test_a_forked_process_is_another_one() -> None:
+    this_process()
+    ours, theirs = os.pipe()
+    pid = fork()
+    if pid == 0:
+        os.write(theirs, json.dumps(asdict(this_process())).encode())
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        told = Process(**json.load(pipe))
+    os.waitpid(pid, 0)
+
+    assert told.pid == pid
+    assert told != this_process()
 
 
 def test_a_killed_process_is_dead_at_once_even_if_its_parent_has_not_noticed(

@@ -31,8 +31,8 @@ def is_away(fault: BaseException) -> bool:
 
     if isinstance(fault, NoHostAvailable):
         return not any(_is_refusal(error) for error in _errors(fault))
-    if type(fault) is cassandra.DriverException:
-        return True  # "metadata was not refreshed": no server answered
+    if _is_metadata_not_refreshed(fault):
+        return True
     refused = (cassandra.RequestValidationException, protocol.RequestValidationException, cassandra.FunctionFailure)
     if isinstance(fault, refused):
         return isinstance(fault, protocol.PreparedQueryNotFound)
@@ -58,7 +58,16 @@ def brief(fault: BaseException) -> str:
         return "; ".join(texts) or "no host answers"
     if isinstance(fault, cassandra.UnresolvableContactPoints):
         return "no such host"
+    if _is_metadata_not_refreshed(fault):
+        return "no server answers"  # the driver says only that it has logged why
     return f"{type(fault).__name__}: {str(fault).partition(chr(10))[0]}"
+
+
+def _is_metadata_not_refreshed(fault: BaseException) -> bool:
+    """Whether no server has answered a question about a table. The driver has no class of its own for it."""
+    import cassandra
+
+    return type(fault) is cassandra.DriverException
 
 
 def advice(fault: BaseException, endpoint: Endpoint) -> str:

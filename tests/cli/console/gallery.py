@@ -1,20 +1,17 @@
 """Streams in every state that the console shows, with times as a real stream has them. No Spark.
 
-The running ones belong to the process that makes them; the dead ones are made by a child that has ended. Used by the
-tests of the console and by ``scripts/screenshots.py``.
+The running ones belong to the process that makes them; the dead ones name a process that has ended.
 """
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
+from unittest.mock import patch
 
-from epochal.sinks.config import kinds
 from epochal.testing import DirectoryParticipant
 from epochal.txn import live as live_files
 from epochal.txn.coordinator import Coordinator
@@ -25,7 +22,7 @@ from epochal.txn.live import Live, LiveEpoch, LiveHeld, LiveState, SinkEpoch
 from epochal.txn.model import Json, OpenRows, lineage_of
 from epochal.txn.process import this_process
 from tests.cli.auditable import Auditable
-from tests.cli.scene import Scenery, going_away
+from tests.cli.scene import Scenery, dying, ended_process, going_away
 from tests.txn.keeping import Keeping
 
 REASON = "NoHostAvailable: 10.0.4.17:9042: it does not answer (connection refused)"
@@ -134,11 +131,6 @@ def tell(
     )
     name = live_files.name_of(started.generation, sequence)
     LocalFiles(sync=False).create(f"{live_files.live_beside(journal.path)}/{name}", live_files.encode(live))
-
-
-def register() -> None:
-    """Let this process know the kinds of sinks of the gallery."""
-    kinds.BUILT_IN.update(KINDS)
 
 
 def running(root: Path, name: str = "orders", *, now: float | None = None) -> Path:
@@ -251,16 +243,6 @@ DEAD = {"staging": staging, "clicks": in_doubt, "sessions": open_parts, "legacy"
 
 
 def dead(root: Path, *names: str) -> list[Path]:
-    """Streams of drivers that have ended: their process was a child of this one."""
-    subprocess.run(
-        [sys.executable, "-m", "tests.cli.console.gallery", str(root), *names],
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    return [root / name for name in names]
-
-
-if __name__ == "__main__":
-    register()
-    for wanted in sys.argv[2:]:
-        DEAD[wanted](Path(sys.argv[1]))
+    """Streams of drivers whose process has ended."""
+    with dying(), patch(f"{__name__}.this_process", return_value=ended_process()):
+        return [DEAD[name](root) for name in names]

@@ -37,8 +37,8 @@ function scaleOf(epochs, sinks) {
   const totals = epochs.flatMap((epoch) => sinks.filter((sink) => epoch.sinks[sink]).map((sink) => total(stepsOf(epoch, sink))));
   const sorted = totals.filter((value) => value > 0).sort((a, b) => a - b);
   if (!sorted.length) return 1;
-  const usual = sorted[Math.floor(sorted.length * 0.9)];
-  return Math.min(sorted[sorted.length - 1], usual * 1.6) || 1;
+  const usual = sorted[Math.floor(sorted.length * 0.75)];
+  return Math.min(sorted[sorted.length - 1], usual * 2) || 1;
 }
 
 function describe(epoch, sink) {
