@@ -91,7 +91,7 @@ class LiveWriter:
             )
 
     def _look_around(self) -> None:
-        """Let the driver see whether its JVM lives and no newer driver has started. It looks again with the next file."""
+        """Let the driver see whether its JVM lives and no newer driver has started. It looks again soon."""
         try:
             self.watch()
         except OSError as fault:
