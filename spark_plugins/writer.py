@@ -23,12 +23,14 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.already_runs import RunningDriver, driver_at
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
+from epochal.spark_plugins.lead import Lead, coordinator_of
 from epochal.spark_plugins.query import EpochQuery
 from epochal.spark_plugins.remote import batches, started, starting
 from epochal.spark_plugins.remote.query import RemoteEpochQuery
 from epochal.spark_plugins.remote.started import RemoteQuery
-from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
+from epochal.spark_plugins.run import Run, one_line, run_of, run_of_query
 from epochal.spark_plugins.writer_options import check_metrics, check_observers, check_sinks, check_tokens
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
@@ -41,12 +43,14 @@ from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
+# What does not hold in another process.
+OF_RUNS = ("_lock", "_run", "_lead", "_failure", "_written", "_checked", "_knows_mode")
 
 
 class EpochWriter:
@@ -80,6 +84,15 @@ class EpochWriter:
             float,
             Option(
                 "how many seconds the end of a query waits for such a store",
+                check=checks.seconds,
+                parse=parse_seconds,
+            ),
+        ] = 60.0,
+        takeover_timeout: Annotated[
+            float,
+            Option(
+                "how many seconds a start waits for [another driver](#two-drivers-run-the-same-checkpoint) of the "
+                "stream to end",
                 check=checks.seconds,
                 parse=parse_seconds,
             ),
@@ -141,6 +154,7 @@ class EpochWriter:
             "journal": journal,
             "max_pending": max_pending,
             "settle_timeout": settle_timeout,
+            "takeover_timeout": takeover_timeout,
             "adopt": adopt,
             "new": new,
             "cache": cache,
@@ -155,6 +169,7 @@ class EpochWriter:
         self._journal = journal
         self._max_pending = max_pending
         self._settle_timeout = float(settle_timeout)
+        self._takeover_timeout = float(takeover_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
         self._observers = tuple(observers)
@@ -167,6 +182,7 @@ class EpochWriter:
         """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
+        self._lead: Lead | None = None  # a generation that was claimed for a query that is about to start
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
@@ -230,7 +246,8 @@ class EpochWriter:
     def start(self, stream: DataStreamWriter) -> EpochQuery:
         """Start the query. The handle that is returned settles when the query ends.
 
-        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts.
+        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts. If another driver
+        runs the query, this one takes over: it waits for the other to end, `takeover_timeout` seconds at most.
         """
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
@@ -238,32 +255,36 @@ class EpochWriter:
         if started.is_remote(stream):
             return self._start_remote(stream)
         try:
+            location = bindings.location_of(stream)
+            self.open_metrics(location, stream._spark)  # first: a start that fails must not stop a driver that runs
             self._check_before(stream)
         except EpochalError as fault:
             location = bindings.location_of(stream)
             self._report_refused(fault, None, stream_name(location) if location else "")
             raise
+        lead = self._claim_before(stream)
         try:
-            query = stream.foreachBatch(self).start()
-        except Py4JJavaError as fault:
-            if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
-                raise
-            raise Refused(
-                f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
-                "checkpointLocation is?"
-            ) from fault
+            if lead is not None:
+                lead.wait(self._takeover_timeout)
+            query = _started(stream.foreachBatch(self))
+        except BaseException as fault:
+            self._drop_lead(fault)
+            raise
         handle = EpochQuery(query, self)
         self._checked = str(query.runId)
         try:
             # Not at the first batch: there may be epochs to settle and no new data.
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
+            handle.run.has_handle = True
         except EpochalError as fault:
             self._failure = self._failure or fault
             self._report_refused(self._failure, None)
             query.stop()
+            self._drop_lead(self._failure)
             raise self._failure from None
-        except BaseException:
+        except BaseException as fault:
             query.stop()  # the caller gets no handle to stop it
+            self._drop_lead(fault)
             raise
         return handle
 
@@ -297,7 +318,8 @@ class EpochWriter:
 
     def ended(self, fault: StreamingQueryException | None, run: Run | None) -> None:
         """A query has ended: settle, and raise the error of this writer that ended it, if there is one."""
-        failure = None
+        failure: EpochalError | None = None
+        is_stopped_by_us = False
         if run is self._run:  # else another query uses this writer now
             failure, self._failure = self._failure, None
             self._run = None
@@ -306,7 +328,10 @@ class EpochWriter:
                 run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
-        if failure is not None and fault is not None:
+            if failure is None and fault is not None:
+                failure = run.conflict(str(fault))
+            is_stopped_by_us = run.failure is not None
+        if failure is not None and (fault is not None or is_stopped_by_us):
             raise failure from fault
 
     def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
@@ -343,7 +368,7 @@ class EpochWriter:
             if run is not None:
                 return run  # the process lives as long as the query
             binding = batches.bound(session, self._remote, epoch)
-            before_start.check_frame(self._sinks, frame)
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
             run = self._run_of(binding)
             batches.settle_when_stopped(run)
             return run
@@ -351,21 +376,71 @@ class EpochWriter:
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            before_start.check_frame(
-                self._sinks, frame
-            )  # before this run writes anything, even if the sinks know the stream
+            # Before this run writes anything, even if the sinks know the stream.
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
         return self._run_of(binding)
 
     def _check_before(self, stream: DataStreamWriter) -> None:
         """Refuse what the first batch would refuse, as far as it can be told before the query starts."""
         mode = bindings.output_mode_of(stream)
         self._knows_mode = mode is not None
-        before_start.check_all(
-            [
-                lambda: before_start.check_frame(self._sinks, stream._df),
-                lambda: before_start.check_output_mode(self._sinks, mode) if mode is not None else None,
-                lambda: self._check_checkpoint(stream),
-            ]
+        found = before_start.faults(self._sinks, frame=stream._df, mode=mode)
+        before_start.refuse([*found, *before_start.refusals([lambda: self._check_checkpoint(stream)])])
+
+    def open_metrics(self, location: str | None, spark: SparkSession) -> None:
+        """Serve metrics from now on, if there are any. Refused if another process uses their address.
+
+        That process is most often an earlier driver of the same stream: then the error names it.
+        """
+        if self._metrics is None:
+            return
+        try:
+            observer_of(self._metrics)
+        except Refused as fault:
+            driver = None if location is None else self.running_driver(location, spark)
+            if driver is None:
+                raise
+            raise Refused(
+                f"{fault}. This very stream runs already: {driver}. It goes on. To replace it, stop it first, or start "
+                "this one with metrics at another address: it takes over then"
+            ) from None
+
+    def running_driver(self, location: str, spark: SparkSession) -> RunningDriver | None:
+        """The driver that runs the stream of a checkpoint in another process; None if none is known to be alive."""
+        files, path = resolve(location, spark)
+        return None if files.length(join(path, "metadata")) is None else driver_at(path, self._journal)
+
+    def _claim_before(self, stream: DataStreamWriter) -> Lead | None:
+        """Claim a generation before Spark starts the query; None where only a started query tells what it is.
+
+        A query that another writer of this process runs is left alone: Spark ends it, or refuses this start.
+        """
+        location = bindings.location_of(stream)
+        if location is None or not bindings.is_plain(stream):
+            return None
+        files, path = resolve(location, stream._spark)
+        checkpoint = SparkCheckpoint(files, path)
+        if files.length(join(path, "metadata")) is None or run_of_query(checkpoint.query_id()) is not None:
+            return None
+        self._lead = self._lead_of(checkpoint, bindings.name_of(stream), waits=True)
+        return self._lead
+
+    def _drop_lead(self, fault: BaseException) -> None:
+        """Give up a generation whose query has not started."""
+        lead, self._lead = self._lead, None
+        if lead is not None:
+            lead.abandon(fault)
+
+    def _lead_of(self, checkpoint: SparkCheckpoint, name: str | None, *, waits: bool = False) -> Lead:
+        return Lead(
+            checkpoint,
+            self._sinks,
+            eager=self._eager,
+            journal=self._journal,
+            choices=self._choices,
+            observers=self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers),
+            name=self.stream or name,
+            waits=waits,
         )
 
     def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
@@ -384,19 +459,15 @@ class EpochWriter:
         if location is None:
             return
         run = self._run
-        path = resolve(location, stream._spark)[1]
+        files, path = resolve(location, stream._spark)
         if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
             raise _busy(run)  # what its sinks hold is of that query
-        self.check_location(location, stream._spark)
-
-    def check_location(self, location: str, spark: SparkSession) -> None:
-        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        self.check_place(*resolve(location, spark))
+        self.check_place(files, path)
 
     def check_place(self, files: Files, path: str) -> None:
-        """The same for a path that is resolved."""
-        before_start.check_places(self._sinks, path)
-        self._coordinator(files, path).check()
+        """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
+        inside = before_start.misplaced(self._sinks, path)
+        before_start.refuse([*inside, *before_start.refusals([lambda: self._coordinator(files, path).check()])])
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -417,22 +488,35 @@ class EpochWriter:
             self._failure = None
             was_checked = self._checked == binding.run_id
             if not (was_checked and self._knows_mode):
-                before_start.check_output_mode(self._sinks, binding.output_mode)
+                before_start.refuse(before_start.faults(self._sinks, mode=binding.output_mode))
+            files, path = resolve(binding.checkpoint, binding.session)
             if not was_checked:
-                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
-            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
+                before_start.refuse(before_start.misplaced(self._sinks, path))
+            lead = self._lead
+            if lead is None or (lead.query, lead.checkpoint) != (binding.query_id, path):
+                lead = self._lead_of(SparkCheckpoint(files, path), binding.name)
+            else:
+                self._lead = None
             self._run = Run(
                 binding,
-                self._sinks,
-                eager=self._eager,
+                lead,
                 journal=self._journal,
                 max_pending=self._max_pending,
-                choices=self._choices,
                 settle_timeout=self._settle_timeout,
-                observers=observers,
-                name=self.stream,
             )
             return self._run
+
+
+def _started(stream: DataStreamWriter) -> StreamingQuery:
+    try:
+        return stream.start()
+    except Py4JJavaError as fault:
+        if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
+            raise
+        raise Refused(
+            f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
+            "checkpointLocation is?"
+        ) from fault
 
 
 def _busy(run: Run) -> Refused:

@@ -45,8 +45,7 @@ class DriverStatus:
     @property
     def name(self) -> str:
         """Its pid and host, as far as known."""
-        known = [f"pid {self.process.pid}" if self.process.pid is not None else "", self.process.host or ""]
-        name = " on ".join(text for text in known if text) or "unknown"
+        name = self.process.name
         return f"{name}: it lives, but its JVM has ended" if self.jvm_is_gone else name
 
 

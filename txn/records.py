@@ -71,6 +71,7 @@ class Prepared:
     sinks: Mapping[str, Staged]
     at: str = ""
     rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls there were since the epoch before
+    sources: Mapping[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # where it ends in each, for people
 
     @property
     def name(self) -> str:
@@ -286,6 +287,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "missing": _by_sink(int),
     "driver": _object,
     "kept": _by_sink(_object),
+    "sources": _object,
     "totals": Totals.from_json,
 }
 _WRITERS: dict[str, Callable[[Any], Json]] = {
@@ -294,5 +296,6 @@ _WRITERS: dict[str, Callable[[Any], Json]] = {
     "missing": dict,
     "driver": dict,
     "kept": _by_sink(dict),
+    "sources": dict,
     "totals": Totals.to_json,
 }

@@ -14,13 +14,13 @@ from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.remote.on_server import check_version
+from epochal.spark_plugins.run import Run  # also for its handler at exit, which ends the process
 from epochal.txn.errors import Refused, UnsupportedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from epochal.spark_plugins.remote.started import RemoteQuery
-    from epochal.spark_plugins.run import Run
 
 
 def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Binding:

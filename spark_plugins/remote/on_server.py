@@ -16,7 +16,7 @@ from epochal.sinks.storage import connect
 from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.spark_plugins.run import open_journal
+from epochal.spark_plugins.lead import open_journal
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import NotSettled, Refused, SinkUnavailable

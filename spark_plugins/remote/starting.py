@@ -35,11 +35,10 @@ def start(
     """Check the query, settle what an earlier run left, and start it. ``sent`` makes what goes to the server."""
     started.check_sinks(sinks)
     started.check_observers(observers)
-    before_start.check_names(started.columns_of(stream))
+    before_start.refuse(before_start.reserved_columns(started.columns_of(stream)))
     session = started.session_of(stream)
     remote = started.prepared(stream)
-    for sink in sinks:
-        sink.check_output_mode(remote.output_mode)
+    before_start.refuse(before_start.faults(sinks, mode=remote.output_mode))
     writer = sent(remote)
     settling = RemoteSettling(session, remote.checkpoint, writer, journal=journal, timeout=settle_timeout)
     left = settling.check()

@@ -21,6 +21,7 @@ pytest.importorskip("grpc", reason="needs epochal[connect]")
 from prometheus_client import CollectorRegistry
 from pyspark.cloudpickle import dumps
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 
 import epochal
 from epochal import (
@@ -252,7 +253,8 @@ def test_a_frame_that_does_not_fit_is_refused_before_anything_is_written(tmp_pat
     checkpoint.mkdir()
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target")))
     writer._remote = RemoteQuery("orders", planned(checkpoint, 1), "append")
-    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=["_epochal_id"], schema=None)
+    schema = StructType().add("_epochal_id", "long")
+    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=schema.names, schema=schema)
     frame.drop = lambda *_: frame
 
     with pytest.raises(BadRows, match="'_epochal_id'"):
