@@ -158,7 +158,7 @@ class Bench:
                 # The start of a run makes its live writer and its reporter.
                 parked = partial(ParkedLiveWriter, own_turn[name], spent[name])
                 with ExitStack() as stack:
-                    stack.enter_context(patch("epochal.spark_plugins.run.LiveWriter", parked))
+                    stack.enter_context(patch("epochal.spark_plugins.lead.LiveWriter", parked))
                     if name != ALL:
                         stack.enter_context(patch("epochal.txn.coordinator.reporter", _silent))
                     log.setLevel(logging.INFO if name == ALL else logging.NOTSET)

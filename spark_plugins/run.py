@@ -74,12 +74,12 @@ class Run:
         self._settler: Settler[DataFrame] = Settler(
             lead.coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
-        me = weakref.ref(self)
         # This start settles what an earlier one in this process left unsettled.
         exit_code.clear(self._recover_arguments)
         # The first batch settles what earlier generations decided; this thread does if no batch comes.
         self._settler.start()
         self._settler.wake()
+        me = weakref.ref(self)
         self._listener: Listener | CommitsWatch
         if is_connect(binding.session):
             self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
@@ -218,19 +218,22 @@ class Run:
         self.stop_waiting()
         if self.spark_gone(patience=0.0) is None and not is_connect(self.binding.session):
             # With Spark Connect this process ends because the query has, or the server.
-            self._stop_query()
+            try:
+                self._stop_query()
+            except (Py4JError, OSError) as fault:
+                log.debug("query could not be stopped", extra={"error": repr(fault)})
         self.retire()
 
     def _look(self) -> None:
-        """With each heartbeat: if Spark's JVM has died, retire; if a newer driver has started, give way.
+        """With each heartbeat: if a newer driver has started, give way. An idle query would notice with its next batch.
 
-        Nobody else says that the query of a dead JVM has ended, and an idle query would notice a newer driver with its
-        next batch. In threads of their own: to stop a query may take long, and meanwhile the live file shows that this
-        driver runs.
+        In a thread of its own: to stop a query may take long, and meanwhile the live file shows that this driver runs.
+        If the JVM has died, nobody else says that the query has ended: retire.
         """
-        if not self._closed and self.spark_gone(patience=0.0) is not None:
+        if not self._closed and self._gone is None and self.spark_gone(patience=0.0) is not None:
             threading.Thread(target=self.retire, name="epochal-retire", daemon=True).start()
-        elif not self._gives_way and not self._closed and self._lead.has_newer():
+            return
+        if not self._gives_way and not self._closed and self._lead.has_newer():
             self._gives_way = True
             threading.Thread(target=self._give_way, name="epochal-give-way", daemon=True).start()
 
@@ -246,12 +249,9 @@ class Run:
 
     def _stop_query(self) -> None:
         """Stop the query: rows are lost, or another driver has taken over. An idle query would not notice."""
-        try:
-            query = self.binding.session.streams.get(self.binding.query_id)
-            if query is not None and query.runId == self.binding.run_id:
-                query.stop()
-        except (Py4JError, OSError) as fault:
-            log.debug("query could not be stopped", extra={"error": repr(fault)})
+        query = self.binding.session.streams.get(self.binding.query_id)
+        if query is not None and query.runId == self.binding.run_id:
+            query.stop()
 
     def close(self) -> None:
         """Stop the settler and the listener."""

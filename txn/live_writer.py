@@ -45,8 +45,8 @@ class LiveWriter:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._failed = False
         self.keep_earlier = False  # while this driver waits for earlier ones: their files say when they have ended
-        self.watch: Callable[[], None] = lambda: None  # called before each file, which shows what it reports
-        self.jvm: Process | None = None  # the one that runs the query, once it is known
+        self.jvm: Process | None = None  # the one that runs the query, once it does
+        self.watch: Callable[[], None] = lambda: None  # called with each heartbeat
         self._looked = False  # at the folder, which may belong to somebody else
         self._thread: threading.Thread | None = None
 
@@ -68,11 +68,10 @@ class LiveWriter:
         while True:
             self._wake.clear()  # first: what wakes us from now on is seen by this round or by the next
             ending = self._stopping.is_set()
-            if not ending:
-                self._look_around()
             self._attempt(self._write)
             if ending:
                 return
+            self._look_around()
             self._stopping.wait(self._pause)
             self._wake.wait(max(0.0, self._heartbeat - self._pause))
 
@@ -91,7 +90,7 @@ class LiveWriter:
             )
 
     def _look_around(self) -> None:
-        """Let the driver see whether its JVM lives and no newer driver has started. It looks again soon."""
+        """Let the driver see whether a newer one has started, or its JVM has died. The next heartbeat looks again."""
         try:
             self.watch()
         except OSError as fault:

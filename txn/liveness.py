@@ -45,7 +45,8 @@ class DriverStatus:
     @property
     def name(self) -> str:
         """Its pid and host, as far as known."""
-        return f"{self.process.name}: it lives, but its JVM has ended" if self.jvm_is_gone else self.process.name
+        name = self.process.name
+        return f"{name}: it lives, but its JVM has ended" if self.jvm_is_gone else name
 
 
 def driver_status(
