@@ -6,6 +6,7 @@ Importing this loads neither Spark nor any store: each name is loaded when it is
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from epochal._version import __version__
@@ -24,6 +25,7 @@ from epochal.txn.errors import (
     Refused,
     Rewound,
     SettlingFailed,
+    TwoDrivers,
     TwoJournals,
     UnsupportedQuery,
 )
@@ -76,6 +78,7 @@ __all__ = [
     "StatePolicy",
     "TimeBucket",
     "Tuning",
+    "TwoDrivers",
     "TwoJournals",
     "UnsupportedQuery",
     "__version__",
@@ -89,6 +92,11 @@ __all__ = [
     "read_cut",
     "session",
 ]
+
+if any(find_spec(package) is None for package in ("numpy", "pyarrow")):  # which the Cassandra sink loads
+    # `from epochal import *` would fail, and with it every program that needs no Cassandra. By name they are found, and
+    # say what to install.
+    __all__[:] = [name for name in __all__ if name not in ("CassandraSink", "Connection", "Tuning")]
 
 _HOMES = {
     "Bucket": "epochal.sinks.files",

@@ -27,6 +27,9 @@ from epochal.txn.events import (
     StreamRefused,
     StreamResumed,
     StreamStarted,
+    TakeoverBegun,
+    TakeoverEnd,
+    TakeoverEnded,
 )
 from epochal.txn.model import Outcome
 
@@ -49,4 +52,7 @@ __all__ = [
     "StreamRefused",
     "StreamResumed",
     "StreamStarted",
+    "TakeoverBegun",
+    "TakeoverEnd",
+    "TakeoverEnded",
 ]

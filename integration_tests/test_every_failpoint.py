@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from integration_tests import steps
 from integration_tests.cassandra import test_kills as cassandra
 from integration_tests.delta import test_kills as delta
-from integration_tests.hdfs import test_kills as hdfs
 from integration_tests.hdfs import test_rolling as rolling_on_hdfs
 from integration_tests.kill_matrix import plans
 from integration_tests.kill_matrix import rolling as open_rows
@@ -22,7 +21,7 @@ from integration_tests.spark import test_kill_chain as chain
 from integration_tests.spark import test_rolling_kills as rolling
 
 ON_LOCAL_DISKS = (*chain.CHAIN, *chain.EAGER_CHAIN, *rolling.CHAIN, *rolling.IDLE_CHAIN, *completion.CHAIN)
-ON_SERVERS = (*hdfs.CHAIN, *rolling_on_hdfs.CHAIN, *cassandra.CHAIN, *cassandra.IN_WORKERS, *delta.CHAIN)
+ON_SERVERS = (*rolling_on_hdfs.CHAIN, *cassandra.CHAIN, *cassandra.IN_WORKERS, *delta.CHAIN)
 OF_SINKS = {*steps.OF_SINKS}
 OF_PROTOCOL = {*steps.OF_PROTOCOL}
 # Where an epoch's fate turns, with files and Delta in one writer.

@@ -80,6 +80,26 @@ def location_of(stream: DataStreamWriter) -> str | None:
     return f"{common.rstrip('/')}/{name.get()}" if common and name.isDefined() else None
 
 
+def is_plain(stream: DataStreamWriter) -> bool:
+    """Whether a query that has not started will run in micro-batches, in the usual order, as far as can be told.
+
+    `of_execution` refuses the others, once Spark has started them.
+    """
+    trigger, options = _field(stream, "trigger"), _field(stream, "extraOptions")
+    if trigger is None or options is None:
+        return False
+    asynchronous = options.get("asyncProgressTrackingEnabled")
+    name = str(trigger.getClass().getName()).rstrip("$").rpartition(".")[2]
+    return name not in REFUSED and not (asynchronous.isDefined() and str(asynchronous.get()).lower() == "true")
+
+
+def name_of(stream: DataStreamWriter) -> str | None:
+    """The queryName of a query that has not started; None if it has none, or if it cannot be told."""
+    options = _field(stream, "extraOptions")
+    name = None if options is None else options.get("queryName")
+    return str(name.get()) if name is not None and name.isDefined() else None
+
+
 def output_mode_of(stream: DataStreamWriter) -> str | None:
     """The output mode of a query that has not started: append, update or complete; None if it cannot be told."""
     mode = _field(stream, "outputMode")

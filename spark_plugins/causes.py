@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from epochal.txn.errors import EpochalError
 
 KEPT = 20  # runs
 _RUN = re.compile(r"runId = ([0-9a-f-]{36})")
 
+CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"  # Spark: two queries have planned or committed the same epoch
+
 _errors: OrderedDict[str, EpochalError] = OrderedDict()
+_conflicts: OrderedDict[str, Callable[[], EpochalError | None]] = OrderedDict()
 
 
 def record(run_id: str | None, fault: EpochalError) -> None:
@@ -25,6 +28,13 @@ def record(run_id: str | None, fault: EpochalError) -> None:
     _errors[run_id] = fault
     while len(_errors) > KEPT:
         _errors.popitem(last=False)
+
+
+def explain_conflicts(run_id: str, explain: Callable[[], EpochalError | None]) -> None:
+    """Keep who can say why Spark has found two queries on the checkpoint of a run."""
+    _conflicts[run_id] = explain
+    while len(_conflicts) > KEPT:
+        _conflicts.popitem(last=False)
 
 
 def cause_of(exception: BaseException | None) -> EpochalError | None:
@@ -41,8 +51,10 @@ def cause_of(exception: BaseException | None) -> EpochalError | None:
     for one in _chain(exception):
         if isinstance(one, EpochalError):
             return one
-        if found := _RUN.search(str(one)):
-            return _errors.get(found[1])
+        text = str(one)
+        if found := _RUN.search(text):
+            explain = _conflicts.get(found[1]) if CONFLICT in text else None
+            return _errors.get(found[1]) or (explain() if explain is not None else None)
     return None
 
 

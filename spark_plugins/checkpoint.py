@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 
 from epochal.spark_plugins import source_logs
 from epochal.spark_plugins.source_logs import Sources
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
+from epochal.txn.model import Json
 from epochal.txn.offsets import Digest
 
 KEEP = 10  # epochs whose time is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An epoch that Spark has planned: ``offsets/N``, its digest, and the files that file sources give it."""
+
+    data: bytes
+    digest: str
+    listed: source_logs.Listed
 
 
 class SparkCheckpoint:
@@ -27,7 +38,7 @@ class SparkCheckpoint:
         self.path = path
         self._highest = -1
         self._written: dict[int, float] = {}  # when commits/N was written, of the last few epochs
-        self._planned: dict[int, tuple[bytes, str]] = {}  # offsets/N and its digest, of the last two epochs
+        self._planned: dict[int, Planned] = {}  # the last two epochs
 
     def query_id(self) -> str:
         """The id that Spark gave the query. It never changes for a checkpoint."""
@@ -67,20 +78,30 @@ class SparkCheckpoint:
 
     def offsets(self, epoch: int) -> str | None:
         """A digest of what epoch N reads, in the format of `txn.offsets`; None if offsets/N does not exist."""
+        planned = self._plan(epoch)
+        return None if planned is None else planned.digest
+
+    def sources(self, epoch: int) -> dict[str, Json]:
+        """Where epoch N ends in each source. `offsets` has nearly always read it: then it costs nothing."""
+        planned = self._planned.get(epoch) or self._plan(epoch)
+        return {} if planned is None else source_logs.ends(planned.data, planned.listed)
+
+    def _plan(self, epoch: int) -> Planned | None:
         data = self._read(epoch)
         if data is None:
             return None
-        known, digest = self._planned.get(epoch, (b"", ""))
-        if data != known:
-            proof = source_logs.proof(self._files, self.path, data, lambda: self._before(epoch))
+        known = self._planned.get(epoch)
+        if known is None or data != known.data:
+            listed: source_logs.Listed = {}
+            proof = source_logs.proof(self._files, self.path, data, lambda: self._before(epoch), listed)
             plain = hashlib.sha256(_without_plan(data)).hexdigest()
-            digest = str(Digest(plain, proof, hashlib.sha256(data).hexdigest()[:16]))
-            self._planned = {e: known for e, known in self._planned.items() if e == epoch - 1} | {epoch: (data, digest)}
-        return digest
+            known = Planned(data, str(Digest(plain, proof, hashlib.sha256(data).hexdigest()[:16])), listed)
+            self._planned = {e: one for e, one in self._planned.items() if e == epoch - 1} | {epoch: known}
+        return known
 
     def watermark(self, epoch: int) -> float | None:
         """The watermark in offsets/N, in seconds. None for 0, which Spark writes until it has seen an event time."""
-        data = self._planned[epoch][0] if epoch in self._planned else self._read(epoch)
+        data = self._planned[epoch].data if epoch in self._planned else self._read(epoch)
         try:
             watermark = json.loads((data or b"").split(b"\n")[1])["batchWatermarkMs"]
         except (IndexError, ValueError, KeyError, TypeError):
@@ -97,7 +118,7 @@ class SparkCheckpoint:
         """The offsets that an epoch starts from."""
         if epoch == 0:
             return source_logs.FIRST
-        data = self._planned[epoch - 1][0] if epoch - 1 in self._planned else self._read(epoch - 1)
+        data = self._planned[epoch - 1].data if epoch - 1 in self._planned else self._read(epoch - 1)
         if data is None:  # Spark skipped or purged that number
             names = self._files.names(join(self.path, "offsets"))
             below = [int(n) for n in names if n.isascii() and n.isdecimal() and int(n) < epoch]

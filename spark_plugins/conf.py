@@ -59,23 +59,24 @@ def writer_from_settings(settings: Mapping[str, str], stream: str) -> EpochWrite
         faults.add(f"{prefix}sinks: name the sinks, such as 'archive'{hint}")
         for key in near:
             del own[key]
-    writer = writer_of(own, prefix, faults)
+    _, writer = parts_of(own, prefix, faults)
     faults.done()
     assert writer is not None  # else there were faults
     writer.stream = stream
     return writer
 
 
-def writer_of(
+def parts_of(
     own: Mapping[str, str],
     prefix: str,
     faults: Faults,
     *,
     sink_prefix: Callable[[str], str] | None = None,
     others: Collection[str] = (),
-) -> EpochWriter | None:
-    """The writer that a stream's own settings describe; None if something is wrong, which is noted.
+) -> tuple[list[Participant[DataFrame]], EpochWriter | None]:
+    """The sinks and the writer that a stream's own settings describe. What is wrong is noted.
 
+    Then there is no writer, and no sink whose own settings are wrong.
     `prefix` and `sink_prefix` are for messages: how a setting of the stream, or of one of its sinks, is written.
     `others` are options of the stream that are not the writer's: no sink can have their names.
     """
@@ -104,8 +105,8 @@ def writer_of(
     except OptionError as error:
         for fault in error.faults if sinks else error.faults[1:]:
             faults.add(f"{prefix.rstrip('.')}: {fault}")
-        return None
-    return writer if len(faults.found) == before else None
+        return sinks, None
+    return sinks, writer if len(faults.found) == before else None
 
 
 def _sink(name: str, own: Mapping[str, str], where: str, faults: Faults) -> Participant[DataFrame] | None:

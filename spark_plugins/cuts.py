@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from epochal.sinks.config.kinds import class_of
@@ -59,6 +60,13 @@ class Cut:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
+class NoSuchSink(KeyError):
+    """A KeyError that prints its message as it is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class CutFrames(Mapping[str, "DataFrame"]):
     """The rows of each sink at one epoch, by the sink's name."""
 
@@ -76,7 +84,12 @@ class CutFrames(Mapping[str, "DataFrame"]):
 
     def __getitem__(self, name: str) -> DataFrame:
         if name in self.left_out:
-            raise KeyError(f"sink {name!r} is not in the cut of epoch {self.epoch}: {self.left_out[name]}")
+            raise NoSuchSink(f"sink {name!r} is not in the cut of epoch {self.epoch}: {self.left_out[name]}")
+        if name not in self._frames:
+            near = get_close_matches(str(name), self._frames, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            there = ", ".join(map(repr, self._frames)) or "none"
+            raise NoSuchSink(f"the stream has no sink {name!r}.{meant} In the cut of epoch {self.epoch}: {there}")
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 With ``foreachBatch(writer)`` the user waits on Spark's own query handle, which does not know that epochs are still to
 be settled: the process would exit with 0 and leave an epoch invisible. So the process prints what to run, and exits
-with 1.
+with 1. It does the same if the query was stopped because another driver has taken over.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import sys
 import threading
 from collections.abc import Callable
 
+from epochal.txn.printable import printable
+
 UNSETTLED = 1
 
 _lock = threading.Lock()
 _unsettled: dict[str, str] = {}  # checkpoint -> why its last epochs are not settled
+_fenced: dict[str, str] = {}  # checkpoint -> which driver has taken over
 _at_once = threading.Event()
 
 
@@ -25,10 +28,17 @@ def record_unsettled(checkpoint: str, why: str) -> None:
         _unsettled[checkpoint] = why
 
 
+def record_fenced(checkpoint: str, why: str) -> None:
+    """Record that the query on this checkpoint was stopped because another driver has taken over."""
+    with _lock:
+        _fenced[checkpoint] = why
+
+
 def clear(checkpoint: str) -> None:
     """Drop the record: everything is settled, or a new start on the checkpoint will settle it."""
     with _lock:
         _unsettled.pop(checkpoint, None)
+        _fenced.pop(checkpoint, None)
 
 
 def leave_at_once() -> None:
@@ -42,13 +52,16 @@ def leave_at_once() -> None:
 def report_at_exit(recover: Callable[[str], str] = "epochal recover {}".format) -> None:
     """Print what is unsettled, and make the process exit with 1. Called by atexit."""
     with _lock:
-        unsettled = dict(_unsettled)
+        unsettled, fenced = dict(_unsettled), dict(_fenced)
     for checkpoint, why in unsettled.items():
-        _tell(f"epochal: the query ended with unsettled epochs: {why}\nepochal: run `{recover(checkpoint)}`\n")
+        _tell(f"epochal: the query ended with unsettled epochs: {printable(why)}\n")
+        _tell(f"epochal: run `{recover(checkpoint)}`\n")
+    for why in fenced.values():
+        _tell(f"epochal: the query was stopped: {printable(why)}\n")
     if _at_once.is_set():
         _tell("")
-        os._exit(UNSETTLED if unsettled else 0)
-    if unsettled and getattr(sys, "last_type", None) is None:  # an exception has set its own exit code
+        os._exit(UNSETTLED if unsettled or fenced else 0)
+    if (unsettled or fenced) and getattr(sys, "last_type", None) is None:  # an exception has set its own exit code
         # An atexit handler cannot change the exit code, and os._exit in one would skip the other handlers. The
         # attributes of `sys` are deleted after all handlers have run and the streams are flushed.
         setattr(sys, "_epochal_exit_code", _ExitWhenDeleted())  # noqa: B010  # sys declares no such attribute

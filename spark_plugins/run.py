@@ -7,37 +7,24 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
-from epochal._version import __version__
 from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.paths import spark_path
-from epochal.spark_plugins import exit_code
+from epochal.spark_plugins import causes, exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.lead import Lead
 from epochal.spark_plugins.listener import Listener
-from epochal.spark_plugins.progress import Progress
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
-from epochal.txn.choices import Choices
-from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, FencedOut, NotSettled
-from epochal.txn.events import Observer, StreamRefused
-from epochal.txn.files import Files, join
-from epochal.txn.journal import Journal, scratch_beside
-from epochal.txn.live import Live
-from epochal.txn.live_fold import LiveObserver
-from epochal.txn.live_writer import LiveWriter
-from epochal.txn.participant import Participant
-from epochal.txn.process import this_process
-from epochal.txn.reporting import stream_name
+from epochal.txn.events import StreamRefused
 from epochal.txn.settler import Settler
-from epochal.txn.state.policy import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,77 +42,33 @@ def run_of(run_id: str) -> Run | None:
     return next((run for run in list(_runs) if run.binding.run_id == run_id and not run.is_closed), None)
 
 
-def coordinator_of(
-    checkpoint: SparkCheckpoint,
-    sinks: Sequence[Participant[DataFrame]],
-    *,
-    eager: bool,
-    journal: str | None,
-    choices: Choices,
-    observers: Sequence[Observer] = (),
-    name: str | None = None,
-    state: Policy | None = None,
-) -> Coordinator[DataFrame]:
-    """The coordinator of a query on this checkpoint, not yet started."""
-    place = spark_path(checkpoint.path)  # it is resolved already
-    return Coordinator(
-        journals=lambda incarnation: open_journal(place, journal, incarnation, state),
-        checkpoint=checkpoint,
-        participants=sinks,
-        eager=eager,
-        choices=choices,
-        version=__version__,
-        scratch=scratch_beside(resolve(journal or join(place, "epochal"))[1]),
-        observers=observers,
-        stream=stream_name(checkpoint.path, name),
-    )
+def run_of_query(query_id: str) -> Run | None:
+    """The open `Run` of this process of a query, if there is one."""
+    return next((run for run in list(_runs) if run.binding.query_id == query_id and not run.is_closed), None)
 
 
 class Run:
     """A query's run under one generation."""
 
     def __init__(
-        self,
-        binding: Binding,
-        sinks: Sequence[Participant[DataFrame]],
-        *,
-        eager: bool,
-        journal: str | None,
-        max_pending: int,
-        choices: Choices,
-        settle_timeout: float,
-        observers: Sequence[Observer] = (),
-        name: str | None = None,
-        state: Policy | None = None,
+        self, binding: Binding, lead: Lead, *, journal: str | None, max_pending: int, settle_timeout: float
     ) -> None:
         self.binding = binding
+        self._lead = lead
         self._settle_timeout = settle_timeout
         self._ending = threading.Lock()
         self._closed = False
         self._settled = False
-        self._live_events = LiveObserver()
+        self._gives_way = self._gave_way = False
+        self._conflict: EpochalError | None = None
         self._fault: tuple[Exception, str, int] | None = None  # the last error in a batch
-        self.progress = Progress()
+        self.progress = lead.progress
+        self.has_handle = False  # whether a handle of ours raises what ends this run
         files, checkpoint = resolve(binding.checkpoint, binding.session)
         self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
-        coordinator = coordinator_of(
-            SparkCheckpoint(files, checkpoint),
-            sinks,
-            eager=eager,
-            journal=journal,
-            choices=choices,
-            observers=[self.progress, self._live_events, *observers],
-            name=name or binding.name,
-            state=state,
-        )
         self._settler: Settler[DataFrame] = Settler(
-            coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
+            lead.coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
-        coordinator.begin()
-        self._live = live_writer_of(
-            coordinator, resolve(journal or join(spark_path(checkpoint), "epochal")), self._live_events
-        )
-        self._live.start()
         # This start settles what an earlier one in this process left unsettled.
         exit_code.clear(self._recover_arguments)
         # The first batch settles what earlier generations decided; this thread does if no batch comes.
@@ -142,6 +85,9 @@ class Run:
                 on_progress=self._settler.wake,
                 on_end=lambda fault: _retire_soon(me(), fault),
             )
+        causes.explain_conflicts(binding.run_id, lambda: _conflict_of(me()))
+        if not is_connect(binding.session):  # there a query that was stopped ends without an error for its client
+            lead.live.watch = self._look
         _runs.add(self)
 
     @property
@@ -166,14 +112,30 @@ class Run:
         """Remember an error in a batch. It counts if Spark says that the query has failed: it may have been stopped."""
         self._fault = (fault, reason, epoch)
 
+    def conflict(self, text: str) -> EpochalError | None:
+        """Our error if Spark says that two queries have written to the checkpoint; None if it says something else."""
+        if causes.CONFLICT not in text:
+            return None
+        if self._conflict is None:
+            try:
+                self._conflict = self._lead.why_superseded() or self._lead.two_drivers()
+            except (EpochalError, OSError) as fault:  # the journal cannot be read
+                log.debug("not looked for a newer driver", extra={"error": repr(fault)})
+                self._conflict = self._lead.two_drivers()
+        return self._conflict
+
     def failed(self, text: str) -> None:
         """Spark says that the query has failed: write why into the live file, unless `refused` has."""
+        conflict = self.conflict(text)
+        if conflict is not None:
+            self.refused(conflict, None)
+            return
         fault, reason, epoch = self._fault or (None, one_line(text), None)
         if isinstance(fault, NotSettled):
             return  # it was stopped while a store did not answer
         error = "StreamingQueryException" if fault is None else type(fault).__name__
         coordinator = self._settler.coordinator
-        self._live_events(
+        self._lead.live_events(
             StreamRefused(
                 lineage=coordinator.lineage,
                 stream=coordinator.reporter.observers.stream,
@@ -226,6 +188,8 @@ class Run:
                 self._settled = True
             except FencedOut as fault:  # the other driver settles
                 log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
+                if self._gave_way and not self.has_handle:  # Spark's handle says nothing of it
+                    exit_code.record_fenced(self._recover_arguments, str(fault))
             except (EpochalError, OSError, Py4JError) as fault:
                 log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
                 exit_code.record_unsettled(self._recover_arguments, str(fault))
@@ -240,6 +204,25 @@ class Run:
             except (Py4JError, OSError) as fault:
                 log.debug("query could not be stopped", extra={"error": repr(fault)})
         self.retire()
+
+    def _look(self) -> None:
+        """With each heartbeat: if a newer driver has started, give way. An idle query would notice with its next batch.
+
+        In a thread of its own: to stop a query may take long, and meanwhile the live file shows that this driver runs.
+        """
+        if not self._gives_way and not self._closed and self._lead.has_newer():
+            self._gives_way = True
+            threading.Thread(target=self._give_way, name="epochal-give-way", daemon=True).start()
+
+    def _give_way(self) -> None:
+        try:
+            fault = self._lead.why_superseded()
+            if fault is not None and not self._closed and self._settler.failure is None:
+                self._gave_way = True
+                self._settler.fail(fault)
+        except (EpochalError, OSError, Py4JError, PySparkException) as failed:
+            log.warning("not stopped for a newer driver, which has fenced this one: %s", failed)
+        self._gives_way = False
 
     def _stop_query(self) -> None:
         """Stop the query: rows are lost, or another driver has taken over. An idle query would not notice."""
@@ -256,45 +239,23 @@ class Run:
         if not was_closed:
             coordinator = self._settler.coordinator
             coordinator.reporter.ended(coordinator.lineage, settled=self._settled)
-            self._live.end()
-
-
-def live_writer_of(
-    coordinator: Coordinator[DataFrame], journal: tuple[Files, str], observer: LiveObserver
-) -> LiveWriter:
-    """The writer of live files for a coordinator that has begun. `journal` is that of the first incarnation."""
-    files, first = journal
-    lineage, generation = coordinator.lineage, coordinator.generation
-    incarnation = int(lineage.partition("~")[2] or 1)
-    live = Live(
-        lineage=lineage,
-        generation=generation,
-        start=coordinator.journal.view.start_of(generation),
-        journal=coordinator.journal.place,
-        process=this_process(),
-        at=time.time(),
-    )
-    earlier = [journal_path(first, number) for number in range(1, incarnation)]
-    return LiveWriter(files, coordinator.journal.path, live, observer, earlier=earlier)
+            self._lead.live.end()
 
 
 def _retire_soon(run: Run | None, fault: str | None) -> None:
     """Retire in a new thread: Spark's listener bus is shared and must not wait for a store."""
     if run is not None:
-        if fault is not None:
-            run.failed(fault)
-        threading.Thread(target=run.retire, name="epochal-retire", daemon=True).start()
+        threading.Thread(target=_retire, args=(run, fault), name="epochal-retire", daemon=True).start()
 
 
-def open_journal(checkpoint: str, given: str | None, incarnation: int = 1, policy: Policy | None = None) -> Journal:
-    """The journal of a checkpoint, or the one at the location that the user gave."""
-    files, path = resolve(given or join(checkpoint, "epochal"))
-    return Journal(files, journal_path(path, incarnation), policy=policy)
+def _retire(run: Run, fault: str | None) -> None:
+    if fault is not None:
+        run.failed(fault)
+    run.retire()
 
 
-def journal_path(first: str, incarnation: int) -> str:
-    """The path of an incarnation's journal, by that of the first."""
-    return first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}"
+def _conflict_of(run: Run | None) -> EpochalError | None:
+    return None if run is None else run.conflict(causes.CONFLICT)
 
 
 def one_line(text: str) -> str:

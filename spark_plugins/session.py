@@ -52,13 +52,20 @@ def session(
     return _session(app_name, master, conf or {}, kafka=kafka)
 
 
-def quiet_session(app_name: str, *, master: str, output: IO[bytes]) -> SparkSession:
+def quiet_session(
+    app_name: str, *, master: str, output: IO[bytes] | int, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """As `session`, for command lines: what the JVM prints, from its first line to its last, goes to `output`."""
-    return _session(app_name, master, {}, output=output)
+    return _session(app_name, master, conf or {}, output=output)
 
 
 def _session(
-    app_name: str, master: str, given: Mapping[str, str], *, output: IO[bytes] | None = None, kafka: bool = False
+    app_name: str,
+    master: str,
+    given: Mapping[str, str],
+    *,
+    output: IO[bytes] | int | None = None,
+    kafka: bool = False,
 ) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway

@@ -15,12 +15,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from epochal.txn.files import Files, join
+from epochal.txn.model import Json
 from epochal.txn.offsets import BEGINS, BY_ITSELF, UNKNOWN
 
+Listed: TypeAlias = dict[
+    str, tuple[list[str], int]
+]  # source -> files that an epoch reads of it, and how many there are
+
+LONGEST = 16_384  # characters of what is recorded for people, of all sources together
+FILES = 100  # names that are recorded of a source
 COUNTER = "logOffset"  # the only key in the offset of a file source; a topic may have this name too
 NOTHING = "-"  # the offset of a source that has none yet
 VERSIONS = (b"v1", b"v2")
@@ -57,11 +66,19 @@ class Sources:
 FIRST = Sources({})
 
 
-def proof(files: Files, checkpoint: str, now: bytes, before: Callable[[], Sources]) -> str:
-    """The middle part of a digest, from ``offsets/N`` and the offsets `before` it, which are read only if needed."""
+def proof(
+    files: Files, checkpoint: str, now: bytes, before: Callable[[], Sources], listed: Listed | None = None
+) -> str:
+    """The middle part of a digest, from ``offsets/N`` and the offsets `before` it, which are read only if needed.
+
+    Files that it meets are added to `listed`.
+    """
     try:
         sources = Sources.parse(now)
-        digests = {name: _log_digest(files, checkpoint, name, sources, before) for name in sources.offsets}
+        digests = {
+            name: _log_digest(files, checkpoint, name, sources, before, {} if listed is None else listed)
+            for name in sources.offsets
+        }
     except (NotIdentifiable, ValueError, KeyError, TypeError):
         return UNKNOWN
     needed = {name: text for name, text in digests.items() if text is not None}
@@ -69,6 +86,49 @@ def proof(files: Files, checkpoint: str, now: bytes, before: Callable[[], Source
     ends = {name: text for name, text in sources.offsets.items() if name not in needed and text != NOTHING}
     begin = _begin(files, checkpoint, ends, before) if ends else None
     return kind if begin is None else kind + BEGINS + begin
+
+
+def ends(now: bytes, listed: Listed) -> dict[str, Json]:
+    r"""Where an epoch ends in each source, and which files it reads, as far as that is short enough to be recorded.
+
+    >>> ends(b'v1\n{}\n{"orders":{"0":120}}', {})
+    {'0': {'end': {'orders': {'0': 120}}}}
+    """
+    try:
+        sources = Sources.parse(now)
+    except NotIdentifiable:
+        return {}
+    found: dict[str, Json] = {}
+    left = LONGEST
+    for name, text in sources.offsets.items():
+        if len(text) > left:
+            continue
+        left -= len(text)
+        one: dict[str, Json] = {"end": _parsed(text)}
+        if name in listed:
+            paths, count = listed[name]
+            shown: list[Json] = []
+            for path in map(_without_user, paths):
+                left -= len(path)
+                if left < 0:
+                    break
+                shown.append(path)
+            one |= {"files": shown, "file_count": count}
+        found[name] = one
+    return found
+
+
+def _parsed(text: str) -> Json:
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
+def _without_user(path: str) -> str:
+    """A path without a user and a password, which a URI may have."""
+    return re.sub(r"^([a-zA-Z][\w+.-]*://)[^/@]*@", r"\1", path)
 
 
 def _begin(files: Files, checkpoint: str, ends: Mapping[str, str], before: Callable[[], Sources]) -> str | None:
@@ -95,7 +155,9 @@ def _digest(texts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
-def _log_digest(files: Files, checkpoint: str, source: str, now: Sources, before: Callable[[], Sources]) -> str | None:
+def _log_digest(
+    files: Files, checkpoint: str, source: str, now: Sources, before: Callable[[], Sources], listed: Listed
+) -> str | None:
     """A digest of what the offset refers to; None if the offset identifies rows by itself."""
     text = now.offsets[source]
     if text == NOTHING:
@@ -106,6 +168,7 @@ def _log_digest(files: Files, checkpoint: str, source: str, now: Sources, before
         return None
     if isinstance(offset, dict):
         entries = sorted(_listed(files, folder, before().counter(source), now.counter(source)))
+        listed[source] = [entry.partition(" ")[2] for entry in entries[:FILES]], len(entries)
         return hashlib.sha256("\n".join(entries).encode()).hexdigest()
     try:
         return hashlib.sha256(files.read(join(folder, "0"))).hexdigest()

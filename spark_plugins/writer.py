@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from epochal.metrics import fault_of as metrics_fault
 from epochal.metrics import observer_of
 from epochal.sinks.config import checks
 from epochal.sinks.config.declaring import Option, declarations, declared_options
@@ -24,14 +23,16 @@ from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.hadoop_errors import chain, in_short
 from epochal.spark_plugins import before_start, causes
 from epochal.spark_plugins import binding as bindings
+from epochal.spark_plugins.already_runs import RunningDriver, driver_at
 from epochal.spark_plugins.checkpoint import NewCheckpoint, SparkCheckpoint
+from epochal.spark_plugins.lead import Lead, coordinator_of
 from epochal.spark_plugins.query import EpochQuery
-from epochal.spark_plugins.remote import batches, started
+from epochal.spark_plugins.remote import batches, started, starting
 from epochal.spark_plugins.remote.query import RemoteEpochQuery
-from epochal.spark_plugins.remote.settling import ClientSettling
 from epochal.spark_plugins.remote.started import RemoteQuery
-from epochal.spark_plugins.run import Run, coordinator_of, one_line, run_of
+from epochal.spark_plugins.run import Run, one_line, run_of, run_of_query
 from epochal.spark_plugins.state_policy import StatePolicy
+from epochal.spark_plugins.writer_options import check_metrics, check_observers, check_sinks, check_tokens
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.choices import Choices, tokens
 from epochal.txn.coordinator import Coordinator
@@ -43,36 +44,14 @@ from epochal.txn.reporting import reporter, stream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("epochal")
 
 Commit = Literal["checkpoint", "eager"]
-OF_RUNS = ("_lock", "_run", "_failure", "_written", "_checked", "_knows_mode")  # what does not hold in another process
-NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
-
-
-def _check_tokens(faults: Faults, option: str, value: Any) -> Any:
-    many = isinstance(value, Collection) and not isinstance(value, bytes) and all(isinstance(v, str) for v in value)
-    if not faults.check(many, f"{option}={value!r}: what the refusal named, such as '1f0c9a2e@41'"):
-        return value
-    for token in tokens(value):
-        good = "@" in token and (token.rpartition("@")[2].isdecimal() or token.endswith("@none"))
-        faults.check(good, f"{option}={token!r}: must be what the refusal named, such as '1f0c9a2e@41'")
-    return value
-
-
-def _check_observers(faults: Faults, option: str, value: Any) -> Any:
-    listed = isinstance(value, Collection) and not isinstance(value, str | bytes)
-    good = listed and all(callable(one) for one in value)
-    faults.check(good, f"{option}: a list of functions that take an event, not {value!r}")
-    return value
-
-
-def _check_metrics(faults: Faults, option: str, value: Any) -> Any:
-    if (fault := metrics_fault(value)) is not None:
-        faults.add(f"{option}={value!r}: {fault}")
-    return value
+# What does not hold in another process.
+OF_RUNS = ("_lock", "_run", "_lead", "_failure", "_written", "_checked", "_knows_mode")
 
 
 class EpochWriter:
@@ -117,11 +96,20 @@ class EpochWriter:
                 parse=parse_seconds,
             ),
         ] = 60.0,
+        takeover_timeout: Annotated[
+            float,
+            Option(
+                "how many seconds a start waits for [another driver](#two-drivers-run-the-same-checkpoint) of the "
+                "stream to end",
+                check=checks.seconds,
+                parse=parse_seconds,
+            ),
+        ] = 60.0,
         adopt: Annotated[
             str | Collection[str] | None,
             Option(
                 "answers a [refusal](#refusals) with what it named: go on, or take the place of another stream",
-                check=_check_tokens,
+                check=check_tokens,
                 parse=parse_names,
                 shown_type="text or list of texts",
             ),
@@ -130,7 +118,7 @@ class EpochWriter:
             str | Collection[str] | None,
             Option(
                 "the same: write as a new stream",
-                check=_check_tokens,
+                check=check_tokens,
                 parse=parse_names,
                 shown_type="text or list of texts",
             ),
@@ -146,7 +134,7 @@ class EpochWriter:
             Sequence[Observer],
             Option(
                 "functions that are called with each [event](observability.md#events)",
-                check=_check_observers,
+                check=check_observers,
                 setting=False,
                 shown_type="functions",
                 shown_default="none",
@@ -157,13 +145,13 @@ class EpochWriter:
             Option(
                 "where [metrics](observability.md#metrics) go: `prometheus`, `prometheus://127.0.0.1:9464` or "
                 "`opentelemetry`",
-                check=_check_metrics,
+                check=check_metrics,
             ),
         ] = None,
     ) -> None:
         faults = Faults("EpochWriter")
         sinks = with_dead_letters(sinks)
-        _check_sinks(sinks, faults)
+        check_sinks(sinks, faults)
         for sink, letters in nested_dead_letters(sinks):
             faults.add(
                 f"{letters!r} gets what {sink!r} rejects, and has dead_letters= of its own, which would stay empty; "
@@ -175,6 +163,7 @@ class EpochWriter:
             "state": state,
             "max_pending": max_pending,
             "settle_timeout": settle_timeout,
+            "takeover_timeout": takeover_timeout,
             "adopt": adopt,
             "new": new,
             "cache": cache,
@@ -190,6 +179,7 @@ class EpochWriter:
         self._state = None if state is None else state.policy
         self._max_pending = max_pending
         self._settle_timeout = float(settle_timeout)
+        self._takeover_timeout = float(takeover_timeout)
         self._choices = Choices(tokens(adopt), tokens(new))
         self._cache = len(sinks) > 1 if cache is None else cache
         self._observers = tuple(observers)
@@ -202,6 +192,7 @@ class EpochWriter:
         """As if no query had been started yet."""
         self._lock = threading.Lock()
         self._run: Run | None = None
+        self._lead: Lead | None = None  # a generation that was claimed for a query that is about to start
         self._failure: EpochalError | None = None
         self._written: tuple[str, int] | None = None  # the last batch: its run and its epoch
         self._checked = ""  # the run whose frame was checked before it started
@@ -265,7 +256,8 @@ class EpochWriter:
     def start(self, stream: DataStreamWriter) -> EpochQuery:
         """Start the query. The handle that is returned settles when the query ends.
 
-        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts.
+        Wrong columns of the frame, or an unsuitable checkpoint, are refused before the query starts. If another driver
+        runs the query, this one takes over: it waits for the other to end, `takeover_timeout` seconds at most.
         """
         if not hasattr(stream, "foreachBatch"):
             kind = type(stream).__name__
@@ -273,58 +265,56 @@ class EpochWriter:
         if started.is_remote(stream):
             return self._start_remote(stream)
         try:
+            location = bindings.location_of(stream)
+            self.open_metrics(location, stream._spark)  # first: a start that fails must not stop a driver that runs
             self._check_before(stream)
         except EpochalError as fault:
             location = bindings.location_of(stream)
             self._report_refused(fault, None, stream_name(location) if location else "")
             raise
+        lead = self._claim_before(stream)
         try:
-            query = stream.foreachBatch(self).start()
-        except Py4JJavaError as fault:
-            if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
-                raise
-            raise Refused(
-                f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
-                "checkpointLocation is?"
-            ) from fault
+            if lead is not None:
+                lead.wait(self._takeover_timeout)
+            query = _started(stream.foreachBatch(self))
+        except BaseException as fault:
+            self._drop_lead(fault)
+            raise
         handle = EpochQuery(query, self)
         self._checked = str(query.runId)
         try:
             # Not at the first batch: there may be epochs to settle and no new data.
             handle.run = self._run_of(bindings.of_execution(query._jsq.streamingQuery()))
+            handle.run.has_handle = True
         except EpochalError as fault:
             self._failure = self._failure or fault
             self._report_refused(self._failure, None)
             query.stop()
+            self._drop_lead(self._failure)
             raise self._failure from None
-        except BaseException:
+        except BaseException as fault:
             query.stop()  # the caller gets no handle to stop it
+            self._drop_lead(fault)
             raise
         return handle
 
     def _start_remote(self, stream: Any) -> EpochQuery:
-        """Start a query of a Spark Connect server. What only the server can check, its first batch does."""
-        started.check_sinks(self._sinks)
-        started.check_observers(self._observers)
-        before_start.check_names(started.columns_of(stream))
-        session = started.session_of(stream)
-        remote = started.prepared(stream)
-        for sink in self._sinks:
-            sink.check_output_mode(remote.output_mode)
-        settling = ClientSettling(
-            session, remote.checkpoint, self._sinks, journal=self._journal, timeout=self._settle_timeout
+        query, settling = starting.start(
+            stream,
+            sinks=self._sinks,
+            observers=self._observers,
+            journal=self._journal,
+            choices=self._choices,
+            settle_timeout=self._settle_timeout,
+            sent=self._sent,
         )
-        if (place := settling.reach()) is not None:
-            self._coordinator(*place).check()
-            try:
-                settling.recover(*place)
-            except Refused:
-                if not (self._choices.adopt or self._choices.new):
-                    raise
-                # The check has accepted what the user chose, which only a start can carry out: the first batch settles.
+        return RemoteEpochQuery(query, self, settling)
+
+    def _sent(self, remote: RemoteQuery) -> EpochWriter:
+        """What goes to a Spark Connect server to write the batches of a query."""
         travelling = copy.copy(self)
         travelling._remote = remote
-        return RemoteEpochQuery(started.start(stream, travelling), self, settling)
+        return travelling
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed."""
@@ -338,7 +328,8 @@ class EpochWriter:
 
     def ended(self, fault: StreamingQueryException | None, run: Run | None) -> None:
         """A query has ended: settle, and raise the error of this writer that ended it, if there is one."""
-        failure = None
+        failure: EpochalError | None = None
+        is_stopped_by_us = False
         if run is self._run:  # else another query uses this writer now
             failure, self._failure = self._failure, None
             self._run = None
@@ -347,7 +338,10 @@ class EpochWriter:
                 run.failed(str(fault))
             # A batch that gave up because the query was stopped left an epoch to settle.
             run.end(settle=failure is None or isinstance(failure, NotSettled))
-        if failure is not None and fault is not None:
+            if failure is None and fault is not None:
+                failure = run.conflict(str(fault))
+            is_stopped_by_us = run.failure is not None
+        if failure is not None and (fault is not None or is_stopped_by_us):
             raise failure from fault
 
     def _report_refused(self, fault: EpochalError, epoch: int | None, stream: str = "") -> None:
@@ -384,7 +378,7 @@ class EpochWriter:
             if run is not None:
                 return run  # the process lives as long as the query
             binding = batches.bound(session, self._remote, epoch)
-            before_start.check_frame(self._sinks, frame)
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
             run = self._run_of(binding)
             batches.settle_when_stopped(run)
             return run
@@ -392,21 +386,72 @@ class EpochWriter:
             return run
         binding = bindings.of_batch(session)
         if self._checked != binding.run_id:
-            before_start.check_frame(
-                self._sinks, frame
-            )  # before this run writes anything, even if the sinks know the stream
+            # Before this run writes anything, even if the sinks know the stream.
+            before_start.refuse(before_start.faults(self._sinks, frame=frame))
         return self._run_of(binding)
 
     def _check_before(self, stream: DataStreamWriter) -> None:
         """Refuse what the first batch would refuse, as far as it can be told before the query starts."""
         mode = bindings.output_mode_of(stream)
         self._knows_mode = mode is not None
-        before_start.check_all(
-            [
-                lambda: before_start.check_frame(self._sinks, stream._df),
-                lambda: before_start.check_output_mode(self._sinks, mode) if mode is not None else None,
-                lambda: self._check_checkpoint(stream),
-            ]
+        found = before_start.faults(self._sinks, frame=stream._df, mode=mode)
+        before_start.refuse([*found, *before_start.refusals([lambda: self._check_checkpoint(stream)])])
+
+    def open_metrics(self, location: str | None, spark: SparkSession) -> None:
+        """Serve metrics from now on, if there are any. Refused if another process uses their address.
+
+        That process is most often an earlier driver of the same stream: then the error names it.
+        """
+        if self._metrics is None:
+            return
+        try:
+            observer_of(self._metrics)
+        except Refused as fault:
+            driver = None if location is None else self.running_driver(location, spark)
+            if driver is None:
+                raise
+            raise Refused(
+                f"{fault}. This very stream runs already: {driver}. It goes on. To replace it, stop it first, or start "
+                "this one with metrics at another address: it takes over then"
+            ) from None
+
+    def running_driver(self, location: str, spark: SparkSession) -> RunningDriver | None:
+        """The driver that runs the stream of a checkpoint in another process; None if none is known to be alive."""
+        files, path = resolve(location, spark)
+        return None if files.length(join(path, "metadata")) is None else driver_at(path, self._journal)
+
+    def _claim_before(self, stream: DataStreamWriter) -> Lead | None:
+        """Claim a generation before Spark starts the query; None where only a started query tells what it is.
+
+        A query that another writer of this process runs is left alone: Spark ends it, or refuses this start.
+        """
+        location = bindings.location_of(stream)
+        if location is None or not bindings.is_plain(stream):
+            return None
+        files, path = resolve(location, stream._spark)
+        checkpoint = SparkCheckpoint(files, path)
+        if files.length(join(path, "metadata")) is None or run_of_query(checkpoint.query_id()) is not None:
+            return None
+        self._lead = self._lead_of(checkpoint, bindings.name_of(stream), waits=True)
+        return self._lead
+
+    def _drop_lead(self, fault: BaseException) -> None:
+        """Give up a generation whose query has not started."""
+        lead, self._lead = self._lead, None
+        if lead is not None:
+            lead.abandon(fault)
+
+    def _lead_of(self, checkpoint: SparkCheckpoint, name: str | None, *, waits: bool = False) -> Lead:
+        return Lead(
+            checkpoint,
+            self._sinks,
+            eager=self._eager,
+            journal=self._journal,
+            choices=self._choices,
+            observers=self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers),
+            name=self.stream or name,
+            waits=waits,
+            state=self._state,
         )
 
     def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
@@ -432,16 +477,15 @@ class EpochWriter:
         if location is None:
             return
         run = self._run
-        path = resolve(location, stream._spark)[1]
+        files, path = resolve(location, stream._spark)
         if run is not None and run.is_active() and resolve(run.binding.checkpoint, stream._spark)[1] != path:
             raise _busy(run)  # what its sinks hold is of that query
-        self.check_location(location, stream._spark)
+        self.check_place(files, path)
 
-    def check_location(self, location: str, spark: SparkSession) -> None:
+    def check_place(self, files: Files, path: str) -> None:
         """Refuse a checkpoint, existing or new, that does not fit the sinks. Writes nothing."""
-        files, path = resolve(location, spark)
-        before_start.check_places(self._sinks, path)
-        self._coordinator(files, path).check()
+        inside = before_start.misplaced(self._sinks, path)
+        before_start.refuse([*inside, *before_start.refusals([lambda: self._coordinator(files, path).check()])])
 
     def _run_of(self, binding: bindings.Binding) -> Run:
         """The current run, or a new generation for a new start of the query."""
@@ -462,43 +506,36 @@ class EpochWriter:
             self._failure = None
             was_checked = self._checked == binding.run_id
             if not (was_checked and self._knows_mode):
-                before_start.check_output_mode(self._sinks, binding.output_mode)
+                before_start.refuse(before_start.faults(self._sinks, mode=binding.output_mode))
+            files, path = resolve(binding.checkpoint, binding.session)
             if not was_checked:
-                before_start.check_places(self._sinks, resolve(binding.checkpoint, binding.session)[1])
-            observers = self._observers if self._metrics is None else (observer_of(self._metrics), *self._observers)
+                before_start.refuse(before_start.misplaced(self._sinks, path))
+            lead = self._lead
+            if lead is None or (lead.query, lead.checkpoint) != (binding.query_id, path):
+                lead = self._lead_of(SparkCheckpoint(files, path), binding.name)
+            else:
+                self._lead = None
             self._run = Run(
                 binding,
-                self._sinks,
-                eager=self._eager,
+                lead,
                 journal=self._journal,
-                state=self._state,
                 max_pending=self._max_pending,
-                choices=self._choices,
                 settle_timeout=self._settle_timeout,
-                observers=observers,
-                name=self.stream,
             )
             return self._run
 
 
+def _started(stream: DataStreamWriter) -> StreamingQuery:
+    try:
+        return stream.start()
+    except Py4JJavaError as fault:
+        if not any(kind.endswith(("IOException", "AccessControlException")) for kind, _ in chain(fault)):
+            raise
+        raise Refused(
+            f"Spark could not start the query: {in_short(fault)}. Nothing was written. Can this user write where "
+            "checkpointLocation is?"
+        ) from fault
+
+
 def _busy(run: Run) -> Refused:
     return Refused(f"this writer already runs query {run.binding.query_id}; give each query an EpochWriter of its own")
-
-
-def _check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
-    faults.check(len(sinks) > 0, "sinks: give one at least")
-    names = []
-    for sink in sinks:
-        if isinstance(sink, list | tuple):
-            faults.add("sinks: give them one by one, EpochWriter(one, other), not as a list")
-            continue
-        if isinstance(sink, type):
-            faults.add(f"sinks: {sink.__name__} is a class; give a sink that was made of it, {sink.__name__}(...)")
-            continue
-        lacking = [part for part in NEEDED if not hasattr(sink, part)]
-        if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):
-            names.append(str(sink.name))  # type: ignore[attr-defined]  # checked above
-    twice = sorted({name for name in names if names.count(name) > 1})
-    faults.check(
-        not twice, f"sinks: {', '.join(map(repr, twice))} is the name of several; give each a name= of its own"
-    )

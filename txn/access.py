@@ -9,6 +9,7 @@ from epochal.txn.errors import Refused
 
 # Waiting does not help against these; any other error of a file system may be temporary.
 WRONG_PLACE = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
+TARGET_ADVICE = "Correct the sink's path, or let this user write there"
 
 
 @contextmanager

@@ -79,14 +79,15 @@ class Batches(Generic[Rows]):
         rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
         self.reporter.begun(attempt)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
-        record = Prepared(epoch, number, offsets, staged, journal.now(), rolled)
+        sources = self.checkpoint.sources(epoch)
+        record = Prepared(epoch, number, offsets, staged, journal.now(), rolled, sources)
         self.recorded.clear()
         self.recorded.add(epoch)  # before: its answer may be lost, and the batch comes again then
         if not journal.prepare(record):
             if isinstance(journal.attempt(epoch, number), Seal):
                 # Without a seal, the record is of another driver with our number, in a journal that replaced ours.
                 rolls.drop(self.participants, attempt, staged, self.reporter)
-            raise self._fenced(epoch, "its attempt was sealed")
+            raise self._fenced(epoch, self._why_sealed())
         self._release(epoch, offsets)
         self._remove_superseded(epoch, offsets)
         if staged or not self.participants:
@@ -213,6 +214,14 @@ class Batches(Generic[Rows]):
     def _is_own(self, epoch: int) -> bool:
         """Whether a PREPARED under this generation's number is this driver's."""
         return epoch in self.recorded
+
+    def _why_sealed(self) -> str:
+        """With the driver that has taken over, if the journal can be read."""
+        try:
+            newer = self.generation.why_superseded(self.generation.journal.read())
+        except OSError:
+            newer = None
+        return "its attempt was sealed" + ("" if newer is None else f". {newer[:1].upper()}{newer[1:]}")
 
     def _fenced(self, epoch: int, why: str) -> FencedOut:
         return superseded(self.generation.number, why, epoch)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
+
+from epochal.txn.model import Json
 
 
 class Checkpoint(Protocol):
@@ -19,6 +22,12 @@ class Checkpoint(Protocol):
 
     def offsets(self, epoch: int) -> str | None:
         """A digest of what epoch N reads, in the format of `offsets`; None if Spark has purged ``offsets/N``."""
+
+    def sources(self, epoch: int) -> Mapping[str, Json]:
+        """Where epoch N ends in each source, in Spark's own words, and which files it read; for people, and bounded.
+
+        Empty if Spark has purged ``offsets/N``.
+        """
 
     def watermark(self, epoch: int) -> float | None:
         """The watermark that epoch N was planned with, in seconds since 1970; None if there was none yet."""

@@ -132,7 +132,7 @@ class Coordinator(Generic[Rows]):
         """Stage an epoch and record PREPARED (rule 1). All epochs before it must be done, or decided and pending."""
         self._epoch = epoch
         batches = Batches(
-            self._begun,
+            self.begun,
             self._checkpoint,
             self._participants,
             self.eager,
@@ -222,13 +222,14 @@ class Coordinator(Generic[Rows]):
         )
 
     @property
-    def _begun(self) -> Generation:
+    def begun(self) -> Generation:
+        """The generation of this start; Refused before `begin`."""
         if self._generation is None:
             raise Refused("this coordinator has not begun: it has no generation yet")
         return self._generation
 
     def _check_fence_of(self, view: View, epoch: int) -> None:
-        if (why := self._begun.why_superseded(view)) is not None:
+        if (why := self.begun.why_superseded(view)) is not None:
             raise superseded(self.generation, why, epoch)
 
     def _check_bound(self, journal: Journal, lineage: str, name: str) -> None:

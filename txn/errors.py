@@ -13,6 +13,7 @@ The class says what to do, the message what happened and what follows::
     │   ├── SinkUnavailable    a command cannot use a sink here: install its package, or trust its host
     │   └── UnsupportedQuery   a query whose trigger or source breaks the protocol's order
     ├── FencedOut              stop: another driver has taken over
+    ├── TwoDrivers             Spark stopped this query because of another driver's: end that one, start this again
     ├── JournalCorrupt         a record is torn, foreign or newer: restore or upgrade
     ├── DataLost               staged data of a decided epoch is gone: investigate before going on
     ├── BadRows                rows or columns that a sink cannot hold; nothing of the epoch was written
@@ -89,6 +90,10 @@ class UnsupportedQuery(Refused):
 
 class FencedOut(EpochalError):
     """A newer generation runs this query; this one stops."""
+
+
+class TwoDrivers(EpochalError):
+    """Spark stopped this query because another driver wrote to its checkpoint at the same time. Nothing is lost."""
 
 
 class JournalCorrupt(EpochalError):

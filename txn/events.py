@@ -20,6 +20,8 @@ from epochal.txn.model import Outcome
 log = logging.getLogger("epochal")
 
 HeldStep: TypeAlias = Literal["stage", "commit", "abort", "roll", "journal"]
+# It said that it has ended; its process is gone; it hangs, or is cut off; it did not end in time.
+TakeoverEnd: TypeAlias = Literal["ended", "gone", "silent", "timeout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,32 @@ class StreamStarted(Event):
     generation: int
     sinks: tuple[str, ...]
     in_doubt: tuple[int, ...] = ()  # epochs that earlier starts have prepared and nobody has decided yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverBegun(Event):
+    """A driver has claimed its generation and waits for an earlier one to end before Spark starts the query."""
+
+    kind: ClassVar[str] = "waiting"
+    generation: int
+    earlier: int  # the generation that it waits for
+    host: str | None  # of the earlier driver
+    pid: int | None
+    since: str  # when the earlier driver started, in UTC
+    timeout: float  # seconds that it waits at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverEnded(Event):
+    """The wait for an earlier driver is over. `how` it ended: see `TakeoverEnd`."""
+
+    kind: ClassVar[str] = "takeover"
+    generation: int
+    earlier: int
+    host: str | None
+    pid: int | None
+    how: TakeoverEnd
+    seconds: float  # that it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,11 @@ def parse(text: str, *, strict: bool = True) -> tuple[Failpoint, ...]:
     return tuple(points)
 
 
+def can_pause() -> bool:
+    """Whether a failpoint of this process may hold it: then it stands for a process that stalls."""
+    return isinstance(hit, Armed) and hit.can_pause
+
+
 def check_names() -> None:
     """Refuse a failpoint in the environment whose name is not registered: it would never be hit."""
     for point in _from_environment:
@@ -146,6 +151,7 @@ class Armed:
         self._points = points
         self._counts_file = counts_file
         self.hits: Counter[str] = Counter()
+        self.can_pause = any(point.action == "pause" for point in points)
 
     def __call__(self, name: str) -> None:
         self.hits[name] += 1

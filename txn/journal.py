@@ -140,6 +140,10 @@ class Journal:
             return view
         raise JournalCorrupt(f"{self.path}: records vanish while they are read; is something else cleaning it?")
 
+    def has_start(self, generation: int) -> bool:
+        """Whether a generation has started. Asks for its record only; unlike `read`, any thread may call it."""
+        return self._files.length(join(self.path, f"g{generation:06d}.json")) is not None
+
     def claim(self, record: GenerationStarted) -> bool:
         """Start a generation; False if another driver has started one with this number."""
         failpoints.hit("before-generation")

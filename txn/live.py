@@ -33,6 +33,7 @@ T = TypeVar("T")
 class LiveState(Enum):
     """What a driver does."""
 
+    WAITING = "waiting"  # it has claimed its generation, and waits for an earlier driver to end
     IDLE = "idle"  # it waits for Spark's next batch, or for commits/N
     STAGING = "staging"
     HELD = "held"  # a store or the journal does not answer
@@ -99,6 +100,7 @@ class Live:
     sink: str | None = None  # the one that is being staged or waited for
     sinks: tuple[str, ...] = ()
     held: LiveHeld | None = None
+    waits_for: str | None = None  # the earlier driver, for people
     refused: LiveRefusal | None = None
     settled: bool | None = None  # once it has ended: whether every decided epoch is visible
     epochs: tuple[LiveEpoch, ...] = ()  # the last ones, by number
@@ -146,6 +148,7 @@ def _live(value: dict[str, Any]) -> Live:
         sink=_optional(value["sink"], str),
         sinks=tuple(_checked(sink, str) for sink in _checked(value["sinks"], list)),
         held=_held(value["held"]),
+        waits_for=_optional(value.get("waits_for"), str),  # older versions do not write it
         refused=_refusal(value["refused"]),
         settled=_optional(value["settled"], bool),
         epochs=tuple(_epoch(epoch) for epoch in _checked(value["epochs"], list)),
@@ -243,6 +246,21 @@ class LiveReading:
 
     live: Live | None = None
     notes: tuple[str, ...] = ()
+
+
+def read_lives(files: Files, journal: str, *, place: str) -> dict[int, tuple[int, Live]]:
+    """The newest live file of each generation, with its sequence. What cannot be read, or is of a copy, is left out."""
+    folder = live_beside(journal)
+    newest: dict[int, tuple[int, Live]] = {}
+    numbered = {number: name for name in files.names(folder) if (number := number_of(name)) is not None}
+    for number in sorted(numbered):
+        try:
+            live = decode(files.read(join(folder, numbered[number])))
+        except (ValueError, FileNotFoundError):
+            continue  # torn, or its driver has written the next one
+        if same_place(live.journal, place):
+            newest[number[0]] = number[1], live
+    return newest
 
 
 def read_live(files: Files, journal: str, *, place: str | None = None) -> LiveReading:

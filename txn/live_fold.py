@@ -21,8 +21,11 @@ from epochal.txn.events import (
     StreamRefused,
     StreamResumed,
     StreamStarted,
+    TakeoverBegun,
+    TakeoverEnded,
 )
 from epochal.txn.live import Live, LiveEpoch, LiveHeld, LiveRefusal, LiveState, SinkEpoch
+from epochal.txn.process import Process
 
 EPOCHS = 50  # the number of epochs that a live file has
 REASON_LENGTH = 1000
@@ -39,6 +42,11 @@ def _with_facts(live: Live, event: Event) -> Live:
     match event:
         case StreamStarted():
             return replace(live, generation=event.generation, sinks=event.sinks, stream=event.stream)
+        case TakeoverBegun():
+            process = Process(host=event.host, pid=event.pid)
+            return replace(live, waits_for=f"generation {event.earlier}, {process.name}")
+        case TakeoverEnded():
+            return replace(live, waits_for=None)
         case EpochBegun():
             begun = LiveEpoch(epoch=event.epoch, generation=event.generation, begun=event.at)
             return replace(_with(live, begun), epoch=event.epoch)
@@ -76,6 +84,8 @@ def _with_facts(live: Live, event: Event) -> Live:
 def _state(live: Live) -> LiveState:
     if live.settled is not None:
         return LiveState.ENDED
+    if live.waits_for is not None:
+        return LiveState.WAITING
     if live.held is not None:
         return LiveState.HELD
     current = live.last(live.epoch)

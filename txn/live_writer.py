@@ -42,7 +42,9 @@ class LiveWriter:
         self._generation, self._sequence = live.generation, 0
         self._heartbeat, self._pause, self._clock = heartbeat, pause, clock
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._superseded = self._failed = False
+        self._failed = False
+        self.keep_earlier = False  # while this driver waits for earlier ones: their files say when they have ended
+        self.watch: Callable[[], None] = lambda: None  # called with each heartbeat
         self._looked = False  # at the folder, which may belong to somebody else
         self._thread: threading.Thread | None = None
 
@@ -61,12 +63,13 @@ class LiveWriter:
 
     def _loop(self) -> None:
         self._attempt(self._begin)
-        while not self._superseded:
+        while True:
             self._wake.clear()  # first: what wakes us from now on is seen by this round or by the next
             ending = self._stopping.is_set()
             self._attempt(self._write)
             if ending:
                 return
+            self._look_around()
             self._stopping.wait(self._pause)
             self._wake.wait(max(0.0, self._heartbeat - self._pause))
 
@@ -84,6 +87,13 @@ class LiveWriter:
                 extra={"folder": self._folder},
             )
 
+    def _look_around(self) -> None:
+        """Let the driver see whether a newer one has started. It looks again with the next heartbeat."""
+        try:
+            self.watch()
+        except OSError as fault:
+            log.debug("not looked for a newer driver", extra={"error": repr(fault)})
+
     def _begin(self) -> None:
         """Go on with the epochs of the driver before, and remove its files.
 
@@ -96,7 +106,8 @@ class LiveWriter:
             self._live = with_earlier(self._live, before.epochs)
         sweep(self._files, self._folder)
         for name in self._files.names(self._folder):
-            if number_of(name) is not None:
+            number = number_of(name)
+            if number is not None and not self._is_kept(number):
                 self._files.delete(join(self._folder, name))
         for folder in map(live_beside, self._earlier):
             check_own(self._files, folder, _is_own)
@@ -112,12 +123,14 @@ class LiveWriter:
         while not self._files.create(self._path(self._sequence), data, durable=False):
             self._sequence += 100  # a driver whose journal was lost had the same generation: be higher than its files
         numbers = {n: number for n in self._files.names(self._folder) if (number := number_of(n)) is not None}
-        # A newer driver writes files that readers prefer: leave none behind.
-        self._superseded = any(generation > self._generation for generation, _ in numbers.values())
-        kept = None if self._superseded else (self._generation, self._sequence)
+        # Readers prefer the file of a newer driver. It waits for our last one, and removes it.
         for name, number in numbers.items():
-            if number[0] <= self._generation and number != kept:
+            is_newest = number == (self._generation, self._sequence)
+            if number[0] <= self._generation and not is_newest and not self._is_kept(number):
                 self._files.delete(join(self._folder, name))
+
+    def _is_kept(self, number: tuple[int, int]) -> bool:
+        return self.keep_earlier and number[0] < self._generation
 
     def _look(self) -> None:
         if not self._looked:

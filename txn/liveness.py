@@ -44,8 +44,7 @@ class DriverStatus:
     @property
     def name(self) -> str:
         """Its pid and host, as far as known."""
-        known = [f"pid {self.process.pid}" if self.process.pid is not None else "", self.process.host or ""]
-        return " on ".join(text for text in known if text) or "unknown"
+        return self.process.name
 
 
 def driver_status(

@@ -30,10 +30,24 @@ from epochal.txn.events import (
     StreamRefused,
     StreamResumed,
     StreamStarted,
+    TakeoverBegun,
+    TakeoverEnd,
+    TakeoverEnded,
 )
 from epochal.txn.model import Outcome
+from epochal.txn.printable import printable
+from epochal.txn.process import Process
 
 log = logging.getLogger("epochal")
+
+
+FENCED = "It can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
+ENDS: dict[TakeoverEnd, str] = {
+    "ended": "it has ended",
+    "gone": "its process is gone",
+    "silent": f"it hangs, is suspended or cannot be heard from here. {FENCED}",
+    "timeout": f"it has not ended in time. {FENCED}",
+}
 
 
 class LogLines:
@@ -48,7 +62,7 @@ class LogLines:
     def __call__(self, event: Event) -> None:
         level = level_of(event)
         if self._log.isEnabledFor(level):
-            self._log.log(level, "%s", text_of(event), extra=facts_of(event))
+            self._log.log(level, "%s", printable(text_of(event)), extra=facts_of(event))
 
 
 def level_of(event: Event) -> int:
@@ -56,7 +70,7 @@ def level_of(event: Event) -> int:
     match event:
         case StreamRefused():
             return logging.ERROR
-        case StreamHeld(tries=1) | StreamResumed():
+        case StreamHeld(tries=1) | StreamResumed() | TakeoverBegun() | TakeoverEnded():
             return logging.WARNING
         case EpochCommitted() | PartsRolled() | StreamHeld() | EpochSkipped() | StreamStarted() | StreamEnded():
             return logging.INFO
@@ -71,6 +85,17 @@ def text_of(event: Event) -> str:  # one case for each kind of event
             doubt = f"; epoch {_listed(event.in_doubt)} in doubt" if event.in_doubt else ""
             return (
                 f"stream {event.stream} started: generation {event.generation}, sinks {', '.join(event.sinks)}{doubt}"
+            )
+        case TakeoverBegun():
+            since = f", started {event.since}" if event.since else ""
+            return (
+                f"stream {event.stream} waits up to {event.timeout:.0f} s for another driver to end: generation "
+                f"{event.earlier}, {_process(event)}{since}"
+            )
+        case TakeoverEnded():
+            return (
+                f"stream {event.stream} takes over from generation {event.earlier} ({_process(event)}) after "
+                f"{event.seconds:.1f} s: {ENDS[event.how]}"
             )
         case EpochBegun():
             return f"epoch {event.epoch} begun"
@@ -125,6 +150,10 @@ def facts_of(event: Event) -> dict[str, Any]:
         value = getattr(event, field.name)
         facts[field.name] = value.value if isinstance(value, Outcome) else value
     return facts
+
+
+def _process(event: TakeoverBegun | TakeoverEnded) -> str:
+    return Process(host=event.host, pid=event.pid).name
 
 
 def _failed(event: StreamHeld) -> str:

@@ -25,6 +25,16 @@ class Process:
     ticks: int | None = None
     machine: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Its pid and host for people, as far as known.
+
+        >>> Process(host="spark-7", pid=4711).name
+        'pid 4711 on spark-7'
+        """
+        known = [f"pid {self.pid}" if self.pid is not None else "", self.host or ""]
+        return " on ".join(text for text in known if text) or "unknown"
+
 
 class Running(Enum):
     """Whether a process runs."""

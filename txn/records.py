@@ -73,6 +73,7 @@ class Prepared:
     sinks: Mapping[str, Staged]
     at: str = ""
     rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls there were since the epoch before
+    sources: Mapping[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # where it ends in each, for people
 
     @property
     def name(self) -> str:
@@ -308,6 +309,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "missing": _by_sink(int),
     "driver": _object,
     "kept": _by_sink(_object),
+    "sources": _object,
     "totals": Totals.from_json,
     "segments": lambda refs: tuple(map(SegmentRef.from_json, refs)),
 }
@@ -317,6 +319,7 @@ _WRITERS: dict[str, Callable[[Any], Json]] = {
     "missing": dict,
     "driver": dict,
     "kept": _by_sink(dict),
+    "sources": dict,
     "totals": Totals.to_json,
     "segments": lambda refs: [ref.to_json() for ref in refs],
 }

@@ -25,6 +25,7 @@ from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRo
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
 from epochal.txn.reporting import SILENT, Reporter
+from epochal.txn.retirement import refuse_retired
 from epochal.txn.settlement import Settlement, clear, fold_at_once
 from epochal.txn.start import claim_of, driver
 from epochal.txn.states import State
@@ -253,6 +254,7 @@ def fence(
         latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is no driver to fence")
+        refuse_retired(latest, "nothing can be fenced")
         if expected is not None and latest.generation != expected:
             raise Refused(
                 f"generation {latest.generation} was started while this command ran: it does by itself what is to be "

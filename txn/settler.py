@@ -219,6 +219,7 @@ class Settler(Retrying, Generic[Rows]):
         self._lock.release()
         try:
             if self._stopping.wait(self._backoff.after(failures)):
+                self._raise_failure()
                 raise NotSettled(f"stopped while waiting: {failed}") from failed
         finally:
             self._lock.acquire()
@@ -282,6 +283,13 @@ class Settler(Retrying, Generic[Rows]):
                 unknown.__cause__ = fault
                 self._fail(unknown)
                 return
+
+    def fail(self, fault: EpochalError) -> None:
+        """Stop because of what another thread has seen, unless it has stopped already."""
+        if self.failure is None:
+            self.failure = fault  # first: whoever waits raises it
+            self.give_up()
+            self._fail(fault)
 
     def _fail(self, fault: EpochalError) -> None:
         """Stop: a retry would not help. The next batch, or the call that waits for the query, raises the error."""

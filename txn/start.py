@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints
-from epochal.txn.access import refuse_unreachable
+from epochal.txn.access import TARGET_ADVICE, refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
@@ -18,18 +18,19 @@ from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused,
 from epochal.txn.guard import Observed, StartPlan, check_reincarnation, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
-from epochal.txn.model import Claim, Json, Memory, lineage_of
+from epochal.txn.liveness import process_of
+from epochal.txn.model import NO_EPOCH, Claim, Json, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
 from epochal.txn.process import this_process
 from epochal.txn.records import GenerationStarted, encode
+from epochal.txn.retirement import refuse_retired
 from epochal.txn.view import View
 
 Rows = TypeVar("Rows")
 
 TRIES = 100  # of a start that other starts overtake
 JOURNAL_ADVICE = "Correct checkpointLocation, or EpochWriter's journal=, or let this user read and write there"
-TARGET_ADVICE = "Correct the sink's path, or let this user write there"
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Generation:
         if view.generation > self.number:
             by_command = view.latest is not None and view.latest.driver.get("fence")
             return (
-                f"a command (`epochal roll`, or `epochal gc --fence`) has claimed generation {view.generation}"
+                f"a command (`epochal roll`, `gc --fence` or `retire`) has claimed generation {view.generation}"
                 if by_command
-                else f"generation {view.generation} has taken over"
+                else f"generation {view.generation} has taken over. It is {driver_of(view.latest)}"
             )
         if view.latest is not None and view.latest.closed:
             return "the stream goes on as a new one"
@@ -152,6 +153,7 @@ class Start(Generic[Rows]):
                 f"{journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
                 f"{self.query}. Nothing was written. Give each checkpoint a journal of its own"
             )
+        refuse_retired(before.latest, "this query cannot start")
         lineage = lineage_of(self.query, incarnation)
         memories = self._memories(lineage)
         _check_targets(memories)
@@ -216,10 +218,19 @@ class Start(Generic[Rows]):
 
 def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
     """The error of a driver whose generation is no longer the newest."""
+    at = f"epoch {epoch}: " if epoch > NO_EPOCH else ""
     return FencedOut(
-        f"epoch {epoch}: generation {generation} was superseded: {why}. This driver stops; start the query again if no "
-        "other runs it"
+        f"{at}generation {generation} was superseded: {why}. This driver stops; start the query again if no other "
+        "runs it"
     )
+
+
+def driver_of(started: GenerationStarted | None) -> str:
+    """The driver of a generation for people: its pid, its host, and since when."""
+    if started is None:
+        return "unknown"
+    since = f", started {started.at}" if started.at else ""
+    return f"{process_of(started.driver).name}{since}"
 
 
 def driver(version: str) -> dict[str, Json]:

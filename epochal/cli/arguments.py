@@ -11,10 +11,12 @@ from epochal._version import __version__
 from epochal.cli.exit_codes import MEANINGS, USAGE
 from epochal.cli.text import print_json_error
 from epochal.sinks.config.quantities import parse_duration, parse_size
+from epochal.txn.retirement import LONGEST as LONGEST_REASON
 
 EXAMPLES = """examples:
   epochal status  checkpoints/orders            the status of the stream and of each sink
   epochal status  checkpoints/orders --json     the same as JSON
+  epochal log     checkpoints/orders            the last epochs, and which offsets and files each of them read
   epochal audit   checkpoints/orders            is every row in every sink exactly once? row counts and digests
   epochal audit   checkpoints/orders --fast     checks names, lengths and logs only, without Spark
   epochal top     checkpoints/*                 the same for several streams, live on the terminal
@@ -25,6 +27,7 @@ EXAMPLES = """examples:
   epochal roll    checkpoints/orders            publish all open parts; stops a running query
   epochal gc      checkpoints/orders            list what can be removed, and what must stay and why
   epochal gc      checkpoints/orders --yes      remove it
+  epochal retire  checkpoints/orders --why TEXT record that the stream is over: status is well, a start is refused
   epochal compact archive/orders                join small files of a RollingFileSink's target while the query runs
   epochal schema  status                        the JSON schema of status --json; of errors: epochal schema error
   epochal check   orders.toml                   are sources, SQL, sinks and checkpoints of all streams right?
@@ -36,7 +39,7 @@ CHECKPOINT is the query's checkpointLocation: a folder, or a URI such as hdfs://
 PATH is the target of a sink, spelled the same way.
 exit codes:
 """ + "".join(f"  {code:<4}{meaning}\n" for code, meaning in MEANINGS.items())
-SCHEMAS = ("audit", "compact", "error", "gc", "recover", "resolve", "roll", "status", "top")
+SCHEMAS = ("audit", "compact", "error", "gc", "log", "recover", "resolve", "retire", "roll", "status", "top")
 RUN_EPILOG = """with spark-submit:
   spark-submit --properties-file orders.properties "$(epochal run --path)" [FILE] [--stream NAME]
 
@@ -91,6 +94,11 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "show the status of a stream and its sinks; reads only"
     commands.add_parser("status", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    about = "list the last epochs of a journal, with the offsets and files that each has read; reads only"
+    listing = commands.add_parser("log", parents=[common, verbose], help=about, description=_sentence(about))
+    listing.add_argument(
+        "path", metavar="PATH", help="a checkpoint, or the folder of a journal whose checkpoint is lost"
+    )
     about = "check that the sinks hold exactly the rows that were staged; reads only"
     audit = commands.add_parser("audit", parents=[stream, common, verbose], help=about, description=_sentence(about))
     audit.add_argument(
@@ -126,6 +134,11 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         action="store_true",
         help="treat the newest driver as dead too; with --yes, a driver that still runs is stopped",
     )
+    about = "record that a stream is over for good, so that status is well and a start is refused; --undo takes it back"
+    retire = commands.add_parser("retire", parents=[stream, common, verbose], help=about, description=_sentence(about))
+    whether = retire.add_mutually_exclusive_group(required=True)
+    whether.add_argument("--why", type=_reason, metavar="TEXT", help="the reason, which status shows")
+    whether.add_argument("--undo", action="store_true", help="take it back: the query may be started again")
     about = "join the small files of a rolling-file target; readers of the manifest see every row once meanwhile"
     compact = commands.add_parser("compact", parents=[common, verbose], help=about, description=_sentence(about))
     compact.add_argument("path", metavar="PATH", help="the target of a RollingFileSink")
@@ -263,6 +276,12 @@ def _yes_or_no(text: str) -> bool:
     if text.lower() not in ("yes", "no"):
         raise argparse.ArgumentTypeError(f"{text!r}: yes or no")
     return text.lower() == "yes"
+
+
+def _reason(text: str) -> str:
+    if not text.strip() or len(text) > LONGEST_REASON:
+        raise argparse.ArgumentTypeError(f"a reason for people, of up to {LONGEST_REASON} characters")
+    return text.strip()
 
 
 def _number(least: int) -> Callable[[str], int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from epochal.cli import progress
 from epochal.cli.arguments import parser
 from epochal.cli.exit_codes import INTERRUPTED, REFUSED, UNREACHABLE
-from epochal.cli.text import paint, print_json_error, stop_printing
+from epochal.cli.text import SafeFormatter, paint, print_json_error, show, stop_printing
 from epochal.sinks.config.trust import trusting
 from epochal.txn.errors import EpochalError, NotSettled, OptionError
 
@@ -22,11 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(as_json="--json" in given).parse_args(given)
     verbose = getattr(options, "verbose", False)
     as_json = getattr(options, "json", False)
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     try:
         with trusting(getattr(options, "trust", None)), progress.shown(None if as_json or verbose else sys.stderr):
             return _run(options)
@@ -54,6 +52,10 @@ def _run(options: argparse.Namespace) -> int:
             from epochal.cli import status
 
             return status.run(options.checkpoint, options.journal, as_json=options.json)
+        case "log":
+            from epochal.cli import log
+
+            return log.run(options.path, as_json=options.json)
         case "audit":
             from epochal.cli import audit
 
@@ -96,6 +98,12 @@ def _run(options: argparse.Namespace) -> int:
 
             return gc.run(
                 options.checkpoint, options.journal, remove=options.yes, fencing=options.fence, as_json=options.json
+            )
+        case "retire":
+            from epochal.cli import retire
+
+            return retire.run(
+                options.checkpoint, options.journal, why=options.why, undo=options.undo, as_json=options.json
             )
         case "compact":
             from epochal.cli import compact
@@ -150,5 +158,5 @@ def _fail(fault: Exception, code: int, *, verbose: bool, as_json: bool) -> int:
     if as_json:
         print_json_error(fault, code)
     else:
-        print(f"{paint('epochal:', 'red', sys.stderr)} {type(fault).__name__}: {fault}", file=sys.stderr)
+        show(f"{paint('epochal:', 'red', sys.stderr)} {type(fault).__name__}: {fault}", sys.stderr)
     return code

@@ -14,7 +14,7 @@ from typing import cast
 
 from epochal.cli import progress
 from epochal.cli.streams import reach, start_spark
-from epochal.cli.text import counted, lasting, paint, size, table
+from epochal.cli.text import counted, lasting, paint, show, size, table
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.storage.hadoop import start_on_demand
@@ -32,7 +32,7 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
     with progress.task(f"compacting {target}") as say:
         tell = (lambda _: None) if as_json else say if sys.stderr.isatty() else _print
         report = _compact(files, target, tell, max_bytes, grace, header, dry_run=dry_run)
-    print(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))
+    show(json.dumps(to_json(target, report, dry_run), indent=2) if as_json else to_text(report, dry_run))
     return 0
 
 
@@ -58,7 +58,7 @@ def _compact(
 
 
 def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    show(text, sys.stderr)
 
 
 def buckets(report: Report, dry_run: bool) -> list[tuple[str, int, int, int]]:

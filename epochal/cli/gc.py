@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from epochal._version import __version__
 from epochal.cli.status import leftover_json, leftover_table
 from epochal.cli.streams import Stream, build, open_stream
-from epochal.cli.text import counted, paint
+from epochal.cli.text import counted, paint, show
 from epochal.txn.errors import EpochalError, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.incarnations import all_journals
@@ -48,7 +48,7 @@ def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as
     """List or remove. The exit code is 1 if a store could not be reached or checked."""
     stream = open_stream(checkpoint, journal)
     result = collect(stream, remove=remove, fencing=fencing)
-    print(json.dumps(to_json(stream, result, remove), indent=2) if as_json else to_text(result, remove, fencing))
+    show(json.dumps(to_json(stream, result, remove), indent=2) if as_json else to_text(result, remove, fencing))
     return 1 if result.away else 0
 
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from epochal.cli.text import lasting
+from epochal.txn.printable import printable
 
 DELAY = 0.3  # seconds until the line appears
 INTERVAL = 0.2
@@ -43,7 +44,7 @@ def line(text: str, seconds: float, tasks: tuple[int, int] | None, *, turn: str 
         done, total = tasks
         full = BAR * done // total
         bar = f" [{'#' * full}{'-' * (BAR - full)}] {done} of {total} tasks"
-    shown = f"{turn} {text}{bar}, {lasting(seconds)}"
+    shown = printable(f"{turn} {text}{bar}, {lasting(seconds)}", keep="")
     return shown if len(shown) < width else f"{shown[: width - 2]}…"
 
 

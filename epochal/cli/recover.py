@@ -11,7 +11,7 @@ import json
 from epochal.cli import progress as show
 from epochal.cli.stream_status import attempts_in_doubt
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, listed, paint
+from epochal.cli.text import counted, listed, paint, print_answer
 from epochal.txn.cut_file import CutFile
 from epochal.txn.model import Attempt, Json, Outcome
 from epochal.txn.plan import decided_not_done
@@ -78,4 +78,4 @@ class Commits:
         )
         if not self._quiet:
             show.clear()
-            print(f"  epoch {attempt.epoch}  {sink}  {outcome.value}", flush=True)
+            print_answer(f"  epoch {attempt.epoch}  {sink}  {outcome.value}")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from epochal._version import __version__
 from epochal.cli.recover import Commits
 from epochal.cli.streams import Stream, open_stream
-from epochal.cli.text import counted, paint
+from epochal.cli.text import counted, paint, show
 from epochal.txn.claims import why_not_ours
 from epochal.txn.errors import EpochalError, Refused, StoreAway, TwoJournals
 from epochal.txn.live import read_live
@@ -46,7 +47,7 @@ def run(
     else:
         assert abort is not None  # one of both is required
         result = abort_epoch(stream, abort)
-    print(json.dumps(to_json(stream, result), indent=2) if as_json else to_text(result))
+    show(json.dumps(to_json(stream, result), indent=2) if as_json else to_text(result))
     return 0
 
 
@@ -59,11 +60,7 @@ def commit_epoch(stream: Stream, epoch: int, *, timeout: float, quiet: bool) -> 
     if resolution is Resolution.NOTHING:
         return result
     if resolution is Resolution.DECIDE:
-        view = stream.journal.read()
-        for name, place in sinks.current().items():
-            holder = sinks.at(place).holder(stream.lineage)
-            if (why := why_not_ours(holder, view, stream.lineage, stream.journal.place)) is not None:
-                raise TwoJournals(f"sink {name!r} ({place.target}): {why}. Nothing was changed")
+        _check_own(stream, sinks, sinks.current().values())
         # The generation that was checked: a newer one may have started since, and has not staged the epoch.
         stream.journal.decide(epoch, facts.view.generation, durable=True)
     commits = Commits(quiet=quiet)
@@ -89,6 +86,7 @@ def abort_epoch(stream: Stream, epoch: int) -> Resolved:
     result = Resolved("abort", epoch, resolution)
     if resolution is Resolution.NOTHING:
         return result
+    _check_own(stream, sinks, [place for place, _ in staged])
     newest = stream.journal.read().generation
     if resolution is Resolution.FENCE_THEN_REMOVE:
         dead = facts.view.generation
@@ -103,6 +101,18 @@ def abort_epoch(stream: Stream, epoch: int) -> Resolved:
             "query: it replays the epoch"
         )
     return result
+
+
+def _check_own(stream: Stream, sinks: Sinks, places: Iterable[Place]) -> None:
+    """Refuse on a copy of the checkpoint: the targets, and what is staged there, are the original's."""
+    view = stream.journal.read()
+    for place in dict.fromkeys(places):
+        holder = sinks.at(place).holder(stream.lineage)
+        if (why := why_not_ours(holder, view, stream.lineage, stream.journal.place)) is not None:
+            raise TwoJournals(
+                f"sink {place.sink!r} ({place.target}): {why}. This checkpoint is a copy, or was moved. Nothing was "
+                "changed. Use the checkpoint that the target belongs to"
+            )
 
 
 def _facts(stream: Stream, epoch: int, staged_by: set[int] | None = None) -> EpochFacts:
@@ -160,6 +170,8 @@ def to_text(result: Resolved) -> str:
         case _, Resolution.NOTHING:
             return f"nothing to do: nothing of epoch {epoch} is staged; the next start of the query replays it"
         case _:
+            if not result.removed:  # somebody else was faster
+                return f"nothing of epoch {epoch} is staged any more; the next start of the query replays it"
             claimed = "" if result.fenced is None else f"generation {result.fenced} claimed; "
             return paint(
                 f"{claimed}removed {counted(len(result.removed), 'attempt')} at epoch {epoch}; the next start of the "

@@ -12,7 +12,7 @@ from epochal._version import __version__
 from epochal.cli import progress
 from epochal.cli.status import open_table, part_json
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, paint
+from epochal.cli.text import counted, paint, show
 from epochal.txn.cut_file import CutFile
 from epochal.txn.model import OpenRows
 from epochal.txn.recovery import Recovery, open_rows, roll_all
@@ -52,6 +52,6 @@ def run(checkpoint: str, journal: str | None, *, timeout: float, as_json: bool) 
     elif not found:
         print("nothing is open")
     else:
-        print(open_table(found))
+        show(open_table(found))
         print(paint(f"published {counted(len(found), 'part')}", "green"))
     return 0

@@ -14,6 +14,7 @@ from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Removal
 from epochal.txn.records import Prepared
 from epochal.txn.recovery import Leftover
+from epochal.txn.retirement import KEY as RETIRED
 from epochal.txn.states import State
 
 COLOURS = {exit_codes.WELL: "green", exit_codes.UNREACHABLE: "yellow", exit_codes.UNSETTLED: "yellow"}
@@ -171,7 +172,11 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         "committed": _epoch(status.committed),
         "done": _epoch(status.view.done_through),
         "settled": status.settled,
-        "generation": {"number": latest.generation, "at": latest.at, **latest.driver},
+        "generation": {
+            "number": latest.generation,
+            "at": latest.at,
+            **{name: value for name, value in latest.driver.items() if name != RETIRED},
+        },
         "driver": driver_json(status.driver),
         "under_way": None if status.under_way is None else {"epoch": status.under_way, "staging": status.staging},
         "sinks": [
@@ -203,6 +208,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         },
         "sink_state": state_json(status.state),
         "refusal": status.refusal or None,
+        "retired": None if status.retired is None else status.retired.to_json(),
         "unprovable": [{"epoch": epoch, "why": why} for epoch, why in status.unprovable.items()],
         "notes": list(status.notes),
     }

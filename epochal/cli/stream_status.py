@@ -21,6 +21,7 @@ from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
+from epochal.txn.retirement import Retirement, retirement_of
 from epochal.txn.state.policy import Extent
 from epochal.txn.states import State
 from epochal.txn.view import View
@@ -84,6 +85,10 @@ class StreamStatus:
         return not self.held
 
     @property
+    def retired(self) -> Retirement | None:
+        return retirement_of(self.latest)
+
+    @property
     def staging(self) -> bool:
         """Whether the newest driver has begun to stage the epoch that is under way."""
         live = self.driver.live
@@ -112,6 +117,7 @@ class StreamStatus:
                 under_way=self.under_way,
                 staging=self.staging,
                 refusal=self.refusal,
+                retired=self.retired,
                 unreachable={sink.place.sink: sink.error for sink in current if sink.available},
                 not_here={sink.place.sink: sink.error for sink in current if not sink.available},
             )

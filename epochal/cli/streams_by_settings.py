@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from epochal.cli.text import paint, print_answer, table
+from epochal.cli import progress
+from epochal.cli.spark_output import SparkOutput, hidden
+from epochal.cli.text import paint, print_answer, show, table
 from epochal.sinks.config.options import Faults
-from epochal.txn.errors import OptionError
+from epochal.txn.errors import OptionError, Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +35,10 @@ def print_path() -> int:
 
 def check(path: str | None, names: Sequence[str], *, as_json: bool) -> int:
     """Check all streams, and print what was found."""
-    checked, spark = _checked(path, names, for_running=False)
-    if spark is not None:
-        spark.stop()
+    with hidden() as output, progress.task(f"checking {path or 'the streams'}"):
+        checked, spark = _checked(path, names, output, for_running=False)
+        if spark is not None:
+            spark.stop()
     report = checked.report
     print_answer(json.dumps(report.to_json(), indent=2) if as_json else _text(report))
     return report.code
@@ -43,26 +46,44 @@ def check(path: str | None, names: Sequence[str], *, as_json: bool) -> int:
 
 def run(path: str | None, names: Sequence[str]) -> int:
     """Check all streams, then run them until they end."""
-    checked, spark = _checked(path, names, for_running=True)
-    report = checked.report
-    if report.code or spark is None:
-        print(f"{paint('epochal:', 'red', sys.stderr)} nothing was started\n{report.details()}", file=sys.stderr)
-        return report.code
+    from epochal.spark_plugins.streams.checking import open_metrics
+
+    with hidden() as output:
+        with progress.task(f"starting {path or 'the streams'}"):
+            checked, spark = _checked(path, names, output, for_running=True)
+            report = checked.report
+            if spark is not None and not report.code:
+                open_metrics(spark, checked)
+        if report.code or spark is None:
+            _complain(f"nothing was started\n{report.details()}")
+            return report.code
+        code = _run(spark, checked)
+        if code and output is not None and (saved := output.saved()):
+            _complain(f"the last that Spark itself printed is in {saved}")
+        return code
+
+
+def _run(spark: SparkSession, checked: Checked) -> int:
     from py4j.protocol import Py4JError
 
     from epochal.spark_plugins.streams.running import Running
 
-    running = Running(
-        say=lambda text: print(text, flush=True),
-        complain=lambda text: print(f"{paint('epochal:', 'red', sys.stderr)} {text}", file=sys.stderr, flush=True),
-    )
+    running = Running(say=show, complain=_complain)
+    for line in checked.report.running:
+        show(line)
     code = running.run(spark, checked)
     with suppress(Py4JError, OSError):  # the JVM may be what failed
         spark.stop()
     return code
 
 
-def _checked(path: str | None, names: Sequence[str], *, for_running: bool) -> tuple[Checked, SparkSession | None]:
+def _complain(text: str) -> None:
+    show(f"{paint('epochal:', 'red', sys.stderr)} {text}", sys.stderr)
+
+
+def _checked(
+    path: str | None, names: Sequence[str], output: SparkOutput | None, *, for_running: bool
+) -> tuple[Checked, SparkSession | None]:
     """What a check found; with the session, unless the texts alone show that nothing can run."""
     from epochal.spark_plugins.streams import secrets, sessions
     from epochal.spark_plugins.streams.checking import check_settings, check_with_spark
@@ -82,13 +103,32 @@ def _checked(path: str | None, names: Sequence[str], *, for_running: bool) -> tu
     checked.report.faults += faults.found
     if spark is not None:
         checked.report.faults += sessions.differences(spark, of_session)
-    if spark is None and not any(stream.source is not None for stream in checked.streams):
+    if spark is None and not any(stream.source is not None or stream.sinks for stream in checked.streams):
         return checked, None
     if spark is None and for_running and checked.report.code:
         return checked, None
     if spark is None:
-        spark = sessions.own_session(of_session, master=None if for_running else CHECKING_MASTER)
+        spark = _own_session(of_session, None if for_running else CHECKING_MASTER, output)
     return check_with_spark(spark, checked), spark
+
+
+def _own_session(settings: Mapping[str, str], master: str | None, output: SparkOutput | None) -> SparkSession:
+    """A session of this process. If Java does not even start, only what it printed says why."""
+    from pyspark.errors import PySparkRuntimeError
+
+    from epochal.spark_plugins.streams import sessions
+
+    if output is None:
+        return sessions.own_session(settings, master=master)
+    try:
+        return sessions.own_session(settings, master=master, output=output.writing)
+    except Refused as fault:
+        output.started()
+        if not isinstance(fault.__cause__, PySparkRuntimeError) or not (last := output.last(3)):
+            raise
+        raise Refused(f"{fault}. Java printed: {'; '.join(last)}. -v shows all of it") from fault
+    finally:
+        output.started()
 
 
 def _text(report: Report) -> str:

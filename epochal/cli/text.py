@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+from epochal.txn.printable import printable
+
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
+_STYLE = re.compile(rf"(\033\[(?:0|{'|'.join(CODES.values())})m)")
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -17,7 +22,8 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style; unchanged where colours are off."""
+    """The text in a style, without control characters; without the style where colours are off."""
+    text = printable(text)
     if not text or not has_colours(stream or sys.stdout):
         return text
     return f"\033[{CODES[style]}m{text}\033[0m"
@@ -31,6 +37,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Colle
     files      7
     lake      12
     """
+    rows = [[printable(cell.replace("\n", " "), keep="") for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = []
     for number, row in enumerate((headers, *rows)):
@@ -51,7 +58,25 @@ def key_values(pairs: Sequence[tuple[str, str]]) -> str:
     base     0
     """
     width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{paint(name.ljust(width), 'dim')}  {value}" for name, value in pairs)
+    return "\n".join(f"{paint(name.ljust(width), 'dim')}  {printable(value)}" for name, value in pairs)
+
+
+def show(text: str, stream: TextIO | None = None) -> None:
+    """Print text for people. Names, values and errors in it come from users, stores and data: nothing of them controls
+    the terminal, but for the styles of `paint`.
+    """
+    to = stream or sys.stdout
+    safe = "".join(
+        part if has_colours(to) and _STYLE.fullmatch(part) else printable(part) for part in _STYLE.split(text)
+    )
+    print(safe, file=to, flush=True)
+
+
+class SafeFormatter(logging.Formatter):
+    """Log lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def print_json_error(fault: BaseException, code: int, message: str | None = None) -> None:
@@ -63,7 +88,7 @@ def print_json_error(fault: BaseException, code: int, message: str | None = None
 def print_answer(text: str) -> None:
     """Print what a command found. A reader that closes the pipe early does not change the command's exit code."""
     try:
-        print(text, flush=True)
+        show(text)
     except BrokenPipeError:
         stop_printing()
 

@@ -14,6 +14,7 @@ from epochal.cli import exit_codes
 from epochal.cli.text import lasting, listed
 from epochal.txn.live import LiveHeld, LiveRefusal, LiveState
 from epochal.txn.liveness import DriverStatus, Liveness
+from epochal.txn.retirement import Retirement
 
 
 class Standing(Enum):
@@ -26,6 +27,7 @@ class Standing(Enum):
     DEAD = "dead"
     UNKNOWN = "unknown"  # nothing tells whether a driver runs
     REFUSED = "refused"  # a start would be refused
+    RETIRED = "retired"  # a person has said that the stream is over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Facts:
     under_way: int | None = None  # the epoch that Spark has begun and nobody has prepared
     staging: bool = False  # of that epoch: a sink has begun to stage it
     refusal: str = ""  # why a start would be refused
+    retired: Retirement | None = None
     unreachable: Mapping[str, str] = field(default_factory=dict)  # sink -> error
     not_here: Mapping[str, str] = field(default_factory=dict)  # sink -> why this process cannot ask it
 
@@ -64,6 +67,8 @@ class Verdict:
 
 def judge(facts: Facts) -> Verdict:
     """How the stream stands."""
+    if facts.retired is not None and not facts.unsettled:
+        return Verdict(Standing.RETIRED, f"retired {facts.retired}; {_shown(facts)}", exit_codes.WELL)
     verdict = _standing(facts)
     unasked = [f"sink {sink!r} cannot be reached from here: {why}" for sink, why in facts.unreachable.items()]
     unasked += [f"sink {sink!r} was not checked: {why}" for sink, why in facts.not_here.items()]
@@ -98,6 +103,9 @@ def _running(facts: Facts) -> Verdict:
             f"{_shown(facts)}. It is suspended or stuck, or cannot write beside its journal: look at its log"
         )
         return Verdict(Standing.HELD, text, exit_codes.UNSETTLED)
+    if live is not None and live.waits_for is not None:
+        text = f"taking over: the driver ({driver.name}) waits for {live.waits_for}, to end; {_shown(facts)}"
+        return Verdict(Standing.RUNNING, text, exit_codes.WELL)
     if live is not None and live.held is not None:
         return _held(facts, live.held)
     if facts.unsettled and live is None:
@@ -149,7 +157,11 @@ def _dead(facts: Facts) -> Verdict:
 
 def _stopped(facts: Facts) -> Verdict:
     driver = facts.driver
-    who = "stopped" if driver.liveness is Liveness.ENDED else "stopped by a command (`epochal roll` or `gc --fence`)"
+    who = (
+        "stopped"
+        if driver.liveness is Liveness.ENDED
+        else "stopped by a command (`epochal roll`, `gc --fence` or `retire`)"
+    )
     refused = driver.live.refused if driver.live is not None else None
     if facts.unsettled:
         who += _because(refused)

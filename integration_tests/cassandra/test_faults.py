@@ -67,6 +67,7 @@ def test_three_nodes_do_without_one_and_hold_the_stream_without_two_killed_or_as
 
 
 @pytest.mark.local
+@pytest.mark.matrix  # a server of its own, and half a minute until it tells what it has dropped
 def test_an_overloaded_server_drops_writes_and_none_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     rows, buckets = 4_000, 400
     folder = tmp_path / "server"

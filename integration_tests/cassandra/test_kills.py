@@ -64,8 +64,8 @@ ALONE = (
     "before-ledger@2",
     "after-cleanup@2",
 )
-LETTERS = ("before-rows", "after-rename", "before-ledger")
-MORE_LETTERS = ("after-write@2", "after-prepared", *LETTERS, "after-commit")
+LETTERS = ("after-rename", "before-ledger")
+MORE_LETTERS = ("after-write@2", "after-prepared", "before-rows", *LETTERS, "after-commit")
 IN_WORKERS = ("before-part", "after-part")
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import epochal
-from epochal.spark_plugins.remote import settling
 from integration_tests.spark.driver import sinks_of
 from integration_tests.spark.world import SCHEMA, World
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ANSWER = "answer: "
-REACH = settling.ClientSettling.reach
 queries: dict[str, Any] = {}  # that were left running, by their ids
 HEADER = {"header": "true"}
 # By name: sinks that `sinks_of` does not have.
@@ -54,9 +52,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     """Carry out one order; what came of it."""
     spark = _session(order["url"])
     world = World(Path(order["root"]))
-    if "stop" in order:
-        queries[order["stop"]].stop()
-        return {}
+    if "of" in order:
+        return _asked(queries[order["of"]], order)
     which = order.get("sinks", "2")
     at = order.get("at", "")
     sinks = SINKS[which](world) if which in SINKS else sinks_of(world, which, order.get("cassandra", ""), at)
@@ -68,8 +65,6 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     stream = frame.writeStream.options(**{"checkpointLocation": checkpoint, **order.get("options", {})})
     if "trigger" in order:
         stream = stream.trigger(**order["trigger"])
-    # As from another machine:
-    settling.ClientSettling.reach = (lambda *_: None) if order.get("unreachable") else REACH  # type: ignore[method-assign]
     if order.get("plain"):
         query: Any = stream.foreachBatch(writer).start()
     else:
@@ -77,8 +72,21 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     queries[str(query.id)] = query
     if order.get("leave"):
         return {"id": str(query.id), "name": query.name}
-    query.awaitTermination()
-    return {"id": str(query.id), "progress": query.lastProgress is not None}
+    # Spark's own handle settles nothing.
+    (query.spark_query if order.get("only_spark") else query).awaitTermination()
+    return {"id": str(query.id)}
+
+
+def _asked(query: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """What an order wants of a query that was left running."""
+    match order["do"]:
+        case "stop":
+            query.stop()
+        case "wait":
+            query.awaitTermination()
+        case "settle":
+            query.settle(order["timeout"])
+    return {}
 
 
 def _frame(spark: SparkSession, world: World) -> DataFrame:

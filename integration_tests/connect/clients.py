@@ -14,17 +14,27 @@ from typing import Any
 
 from integration_tests.connect.client import ANSWER
 from integration_tests.connect.server import REPOSITORY, Server
+from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World
+
+COMMAND = [sys.executable, "-m", "integration_tests.connect.client"]
+# Its own mounts: a folder that is empty for it, whatever the others have there.
+ELSEWHERE = ["sh", "-c", 'mount -t tmpfs none "$1" && shift && exec "$@"', "sh"]
 
 
 class Client:
-    """One process, with one session after the other."""
+    """One process, with one session after the other.
 
-    def __init__(self, root: Path) -> None:
+    With `away` it is on another machine as far as files go: that folder, which has all files of the tests, is empty
+    for it, and what it writes there nobody else sees.
+    """
+
+    def __init__(self, root: Path, *, away: Path | None = None) -> None:
         self.log = root / "client.log"
+        unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "integration_tests.connect.client"],
+                COMMAND if away is None else [*unshare, *ELSEWHERE, str(away), *COMMAND],
                 cwd=REPOSITORY,
                 env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
                 stdin=subprocess.PIPE,
@@ -33,6 +43,16 @@ class Client:
                 start_new_session=True,
                 text=True,
             )
+        if away is not None:
+            wait_until(lambda: self._process.poll() is not None or self.seen(away).is_mount(), "a folder to be hidden")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def seen(self, path: Path) -> Path:
+        """What this client sees at a path, as others reach it."""
+        return Path(f"/proc/{self._process.pid}/root{path}")
 
     def run(self, server: Server, world: World, **order: Any) -> dict[str, Any]:
         """A query, seen to its end unless the order says otherwise; what came of it."""
@@ -62,9 +82,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def client(root: Path) -> Iterator[Client]:
+def client(root: Path, *, away: Path | None = None) -> Iterator[Client]:
     """A client that does not outlive the block."""
-    started = Client(root)
+    started = Client(root, away=away)
     try:
         yield started
     finally:

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
+DAEMON = "pyspark.daemon"
 
 
 class Server:
@@ -65,6 +66,10 @@ class Server:
             )
 
     @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def url(self) -> str:
         return f"sc://127.0.0.1:{self.port}"
 
@@ -79,15 +84,12 @@ class Server:
 
     def workers(self) -> list[int]:
         """The processes that write batches."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal():
-                continue
-            with contextlib.suppress(OSError):
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                if int(parent) == self._process.pid and WORKER in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
-        return found
+        return [pid for pid, command in _children(self._process.pid) if WORKER in command]
+
+    def callees(self) -> list[int]:
+        """The processes that do what clients ask the server for, or wait for the next to ask."""
+        parents = [pid for pid, command in _children(self._process.pid) if DAEMON in command]
+        return [pid for parent in parents for pid, _ in _children(parent)]
 
     def wait_for_workers(self) -> None:
         """Return when no process writes batches: they end after their queries, when they have settled."""
@@ -116,6 +118,18 @@ def server(
         yield started
     finally:
         started.end()
+
+
+def _children(parent: int) -> list[tuple[int, str]]:
+    """The processes that a process has started, each with its command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append((int(entry.name), (entry / "cmdline").read_text()))
+    return found
 
 
 def _free_port() -> int:

@@ -28,7 +28,15 @@ LONG_CHAIN = (
     "before-manifest@3",
     "before-cleanup@2",
 )
-CHAIN = ("before-join", "after-join", "after-copy", "before-keep@2", "before-manifest@3")
+CHAIN = (
+    "before-join",
+    "after-join",
+    "after-write@2",
+    "after-copy",
+    "before-rename@2",
+    "before-keep@2",
+    "before-manifest@3",
+)
 # What makes one file of pieces on HDFS.
 CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "orc": "merge"}
 

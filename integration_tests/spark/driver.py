@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import epochal
 from epochal.sinks.files.options import Format
 from epochal.spark_plugins.listener import _Events
+from epochal.spark_plugins.run import Run
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.journal import Journal
 from integration_tests.kafka import topics
@@ -50,6 +51,7 @@ class Ending(IntEnum):
     FENCED_OUT = 3
     CONCURRENT_UPDATE = 4
     INTERRUPTED = 5
+    TWO_DRIVERS = 6
     KILLED = -9
 
 
@@ -66,6 +68,8 @@ def main() -> Ending:
         _compact_often()
     if arguments.deaf:
         _hear_nothing()
+    if arguments.unaware:
+        _look_for_nobody()
     try:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
         given = dict(setting.split("=", 1) for setting in arguments.conf)
@@ -83,6 +87,8 @@ def main() -> Ending:
 def _ending(fault: Exception) -> Ending:
     if isinstance(fault, epochal.FencedOut):
         return Ending.FENCED_OUT
+    if isinstance(fault, epochal.TwoDrivers):
+        return Ending.TWO_DRIVERS
     if "epochal.txn.errors.FencedOut" in str(fault):
         return Ending.FENCED_OUT  # as Spark's own handle tells it
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
@@ -218,7 +224,7 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     world = World(Path(arguments.root))
     sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at, digest=arguments.digest)
     checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
-    writer = epochal.EpochWriter(*sinks, commit=arguments.commit)
+    writer = epochal.EpochWriter(*sinks, commit=arguments.commit, takeover_timeout=arguments.takeover_timeout)
     if arguments.kafka:
         frame = topics.stream(spark, arguments.kafka, per_trigger=arguments.offsets_per_trigger)
     else:
@@ -229,7 +235,9 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     if arguments.slow_gate:
         frame = _slowed(frame, arguments.slow_gate)
     stream = frame.writeStream.option("checkpointLocation", checkpoint)
-    if not arguments.endless:
+    if arguments.every:
+        stream = stream.trigger(processingTime=arguments.every)
+    elif not arguments.endless:
         stream = stream.trigger(availableNow=True)
     if arguments.gate_after_batch:
         # The batch is prepared and handed back; Spark's commits/N comes next.
@@ -285,6 +293,11 @@ def _hear_nothing() -> None:
     _Events.onQueryProgress = _Events.onQueryIdle = _Events.onQueryTerminated = _Events.onQueryStarted  # type: ignore[method-assign]
 
 
+def _look_for_nobody() -> None:
+    """A newer driver is noticed only in a batch."""
+    Run._look = lambda self: None  # type: ignore[method-assign]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
@@ -301,6 +314,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kafka", default="", help="HOST:PORT/TOPIC, a source instead of files")
     parser.add_argument("--offsets-per-trigger", type=int, default=topics.PER_TRIGGER)
     parser.add_argument("--endless", action="store_true", help="wait for more when all is read")
+    parser.add_argument("--every", default="", help="the same with a trigger of this processing time")
+    parser.add_argument("--takeover-timeout", type=float, default=0.0, help="seconds to wait for a driver before it")
+    parser.add_argument("--unaware", action="store_true", help="see a newer driver only in a batch, as one that stalls")
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
     parser.add_argument("--stop-session", action="store_true", help="stop Spark before the interpreter ends")
     parser.add_argument("--deaf", action="store_true", help="no event of Spark's is heard")

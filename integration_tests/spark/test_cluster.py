@@ -63,6 +63,7 @@ def home_of_links(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.matrix  # above, and in cassandra/test_submitted.py, they are those of a standalone cluster
 def test_executors_of_their_own_write_what_local_threads_write(
     drivers: Children, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import urllib.request
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from epochal import DeltaSink, EpochWriter, RollingFileSink
 from epochal.events import EpochCommitted, Event, StreamEnded
-from epochal.spark_plugins.remote.server_files import ServerFiles
 from integration_tests.spark.queries import Meddled, archive, stream, to_checkpoint
 from integration_tests.spark.world import ROWS, World
 
@@ -105,15 +103,6 @@ def test_progress_says_which_sink_holds_a_stream_and_why(
     last = query.lastProgress
     assert last is not None
     assert last["epochal"]["held"] is None
-
-
-def test_files_that_are_read_through_a_server_have_their_times(spark: SparkSession, world: World) -> None:
-    world.feed(1)
-    (path,) = map(str, world.source.iterdir())
-    files = ServerFiles(spark)
-
-    assert files.modified(path) == pytest.approx(os.stat(path).st_mtime, abs=0.01)
-    assert files.modified(f"{path}.gone") is None
 
 
 def _scraped(caplog: pytest.LogCaptureFixture) -> dict[str, float]:

@@ -163,7 +163,7 @@ def test_a_part_closes_when_the_columns_change(
     run(spark, world, archive(world, format="csv", options={"header": "true"}, rolling=HOUR))
     world.feed(3)
     wider = stream(spark, world).selectExpr("*", "id * 2 AS twice")
-    sink = archive(world, format="csv", options={"header": "true"}, rolling=HOUR)
+    sink = archive(world, format="csv", options={"header": "true"}, rolling=HOUR, changed_columns="allow")
     EpochWriter(sink).start(to_checkpoint(wider, world)).awaitTermination()
     ask(capsys, "roll", str(world.checkpoint))
 

@@ -55,7 +55,7 @@ LONG_CHAIN = (
 # open: test_kill_chain.py dies there.
 ELSEWHERE = (
     *("after-decided@2", "before-roll-seal", "after-roll-seal", "after-snapshot", "after-purge"),
-    *("after-copy@3", "after-cleanup@2"),
+    *("after-write@2", "after-copy@3", "before-manifest@3", "before-cleanup@2", "after-cleanup@2"),
 )
 CHAIN = tuple(point for point in LONG_CHAIN if point not in ELSEWHERE)
 # Between epochs, with nothing left to read: each run adds two epochs, waits until its parts have been idle, and dies.

@@ -125,6 +125,32 @@ def test_all_faults_of_sources_sql_and_sinks_come_in_one_report(spark: SparkSess
     assert any("sink 'out'" in fault and "is not a folder" in fault for fault in found["blocked"])
 
 
+def test_a_fault_hides_no_other_that_can_be_known_without_it(spark: SparkSession, fed: World) -> None:
+    file = fed.root / "a-file"
+    file.touch()
+    sql = stream(fed, "sql", 'sql = "SELECT wrd FROM source"', checkpoint=file, target=file / "below")
+    second = '[streams.sql.sinks.second]\ntype = "files"\npath = "{}"\nfromat = "json"\n'.format(fed.root / "x")
+    source = stream(fed, "source", 'sql = "DROP TABLE x"', target=file / "below").replace('"parquet"', '"parqet"')
+    late = stream(
+        fed, "late", 'sql = "SELECT wrd FROM source"\n[streams.late.watermark]\ncolumn = "tme"\ndelay = "1 hour"'
+    )
+    options = stream(fed, "options", 'sql = "SELECT wrd FROM source"', trigger="once", checkpoint=file)
+    taken = stream(fed, "taken", '[streams.taken.watermark]\ncolumn = "tme"\ndelay = "1 hour"', target=file / "below")
+
+    report = checked(spark, fed.root, sql + second + source + late + options + taken).report
+
+    def of(stream: str, *parts: str) -> bool:
+        faults = {one.name: one.faults for one in report.streams}[stream]
+        return len(faults) == len(parts) and all(any(part in fault for fault in faults) for part in parts)
+
+    blocked = f"{file} is not a folder"
+    assert of("sql", "did you mean 'format'?", "UNRESOLVED_COLUMN", f"sink 'out': {blocked}", f"checkpoint: {blocked}")
+    assert of("source", "parqet", "other statements and several of them are refused", f"sink 'out': {blocked}")
+    assert of("late", "watermark.column='tme'", "UNRESOLVED_COLUMN")
+    assert of("options", "trigger='once'", "UNRESOLVED_COLUMN", f"checkpoint: {blocked}")
+    assert of("taken", "watermark.column='tme'", f"sink 'out': {blocked}")
+
+
 def test_two_streams_on_one_checkpoint_or_target_are_a_fault_however_they_are_spelled(
     spark: SparkSession, fed: World
 ) -> None:

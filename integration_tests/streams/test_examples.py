@@ -26,12 +26,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_settings(command: list[str], folder: Path) -> str:
+def run_settings(command: list[str], folder: Path, code: int = 0) -> tuple[str, str]:
+    """What it printed to stdout, and to stderr."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout, done.stderr
 
 
 def check_both_have_every_order(folder: Path) -> None:
@@ -41,8 +42,13 @@ def check_both_have_every_order(folder: Path) -> None:
 
 def test_a_stream_by_a_settings_file_alone(folder: Path) -> None:
     epochal_command = [sys.executable, "-m", "epochal.cli"]
-    said = run_settings([*epochal_command, "run", str(ROOT / "examples" / "orders.toml")], folder)
+    said, told = run_settings([*epochal_command, "run", str(ROOT / "examples" / "orders.toml")], folder)
 
+    assert told == ""  # nothing of Spark's
+    assert [line.partition(":")[0].partition(";")[0] for line in said.splitlines()] == [
+        "stream 'orders' started",
+        "stream 'orders' ended",
+    ]
     assert "stream 'orders' ended; everything that it has checkpointed is visible" in said
     check_both_have_every_order(folder / "toml")
 
@@ -51,7 +57,7 @@ def test_a_stream_by_a_settings_file_alone(folder: Path) -> None:
 def test_a_check_of_a_settings_file_writes_nothing(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     command = [sys.executable, "-m", "epochal.cli", "check", "--json", str(ROOT / "examples" / "orders.toml")]
-    report = json.loads(run_settings(command, folder))
+    report = json.loads(run_settings(command, folder)[0])
 
     assert report["exit_code"] == 0
     assert report["streams"][0]["columns"] == [
@@ -64,10 +70,33 @@ def test_a_check_of_a_settings_file_writes_nothing(folder: Path) -> None:
 
 
 @pytest.mark.matrix
+def test_a_stream_that_fails_is_told_with_the_last_lines_of_spark(folder: Path) -> None:
+    (folder / "broken.toml").write_text(
+        '[streams.broken]\ncheckpoint = "c"\ntrigger = "available_now"\n'
+        "sql = \"SELECT raise_error('boom') AS amount FROM source\"\n"
+        '[streams.broken.source]\nformat = "json"\npath = "incoming"\nschema = "order_id BIGINT"\n'
+        '[streams.broken.sinks.out]\ntype = "files"\npath = "t"\n'
+    )
+    command = [sys.executable, "-m", "epochal.cli", "run", "broken.toml"]
+    _, told = run_settings(command, folder, code=1)
+    failed, where = told.splitlines()
+    kept = Path(where.rpartition(" ")[2])
+
+    try:
+        assert failed.startswith("epochal: stream 'broken' failed: ")
+        assert "boom" in failed
+        assert where.startswith("epochal: the last that Spark itself printed is in ")
+        assert "boom" in kept.read_text()
+    finally:
+        kept.unlink()
+    assert "ERROR" in run_settings([*command, "--verbose"], folder, code=1)[1]
+
+
+@pytest.mark.matrix
 def test_the_same_stream_by_spark_submit_with_a_properties_file(folder: Path) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     settings = ["--properties-file", str(ROOT / "examples" / "orders.properties")]
-    said = run_settings([submit, *settings, str(ROOT / "epochal" / "run.py")], folder)
+    said, _ = run_settings([submit, *settings, str(ROOT / "epochal" / "run.py")], folder)
 
     assert "stream 'orders' ended; everything that it has checkpointed is visible" in said
     check_both_have_every_order(folder / "properties")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal.spark_plugins.streams.checking import open_metrics
 from epochal.spark_plugins.streams.report import AWAY, FAULTS, OK
 from epochal.spark_plugins.streams.running import Running
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
 from integration_tests.spark.checks import leftovers, visible_rows
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World, all_rows
@@ -111,3 +117,54 @@ def test_a_signal_stops_and_settles_all_streams(spark: SparkSession, world: Worl
     assert f"{name}: stopping all streams" in told.said
     assert visible_rows(world.root / "one") == all_rows(2)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+# Claims the next generation, as a driver does, and serves something at a port.
+OTHER = """
+import dataclasses, socket, sys
+from epochal.txn.files import LocalFiles
+from epochal.txn.journal import Journal
+from epochal.txn.start import driver
+
+journal = Journal(LocalFiles(), sys.argv[1])
+latest = journal.read().latest
+journal.claim(dataclasses.replace(latest, generation=2, start="other", driver=driver(""), at=journal.now()))
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_stream_that_another_process_runs_is_named_before_anything_is_written(
+    spark: SparkSession, world: World
+) -> None:
+    world.feed(1)
+    told = Told()
+    assert told.run(spark, world, stream(world, "one")) == OK
+    journal = str(world.root / "checkpoint-one" / "epochal")
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout is not None
+        port = other.stdout.readline().strip()
+        found = checked(spark, world.root, stream(world, "one", f'metrics = "prometheus://127.0.0.1:{port}"'))
+        at_first = found.report.code, found.report.details(), found.report.streams[0].verdict
+        open_metrics(spark, found)
+    finally:
+        other.communicate()
+
+    (report,) = found.report.streams
+    who = f"pid {other.pid} on {platform.node()} (generation 2, since "
+    assert at_first[0] == OK
+    assert at_first[1].startswith(f"one: runs already: {who}")
+    assert at_first[1].endswith("which is alive. A start takes over from it: it stops")
+    assert at_first[2] == "ok, runs already"
+    assert report.to_json()["driver"] == {**(report.driver or {}), "pid": other.pid, "liveness": "alive"}
+    (fault,) = report.faults
+    assert f"metrics cannot be served at 127.0.0.1:{port}" in fault
+    assert f"This very stream runs already: {who}" in fault
+    assert found.report.code == FAULTS
+    latest = Journal(LocalFiles(), journal).read().latest
+    assert latest is not None
+    assert (latest.generation, latest.start) == (2, "other")  # nobody has taken over

@@ -116,13 +116,13 @@ def remember(files: Files, layout: Layout, register: Lineages, lineage: str) -> 
     # Also lineages whose claims were removed: their epochs are still there.
     published_by = {lineage_from(name) for name in _names(files, layout.manifests)} - {lineage}
     known = dict.fromkeys([*register.others(lineage), *sorted(published_by)])
-    others = {other: max(_epochs(files, layout, other), default=NO_EPOCH) for other in known}
-    epochs = _epochs(files, layout, lineage)
-    recent = {epoch: read(files, layout, lineage, epoch).offsets for epoch in epochs[-RECENT:]}
-    last = max(epochs, default=NO_EPOCH)
+    others = {other: max(epochs(files, layout, other), default=NO_EPOCH) for other in known}
+    own = epochs(files, layout, lineage)
+    recent = {epoch: read(files, layout, lineage, epoch).offsets for epoch in own[-RECENT:]}
+    last = max(own, default=NO_EPOCH)
     return Memory(
         layout.target,
-        lineage in register.claims or bool(epochs),
+        lineage in register.claims or bool(own),
         last,
         recent,
         others,
@@ -157,7 +157,15 @@ def published(files: Files, target: str) -> Iterator[PublishedEpoch]:
                 yield _read(files, join(layout.manifest(lineage), entry))
 
 
-def _epochs(files: Files, layout: Layout, lineage: str) -> list[int]:
+def entries_after(files: Files, layout: Layout, lineage: str, epoch: int) -> Iterator[PublishedEpoch]:
+    """What a lineage has published after an epoch, and in rolls after it, in order."""
+    for name in _names(files, layout.manifest(lineage)):
+        if name[:12].isdecimal() and (int(name[:12]) > epoch or (int(name[:12]) == epoch and ".r" in name)):
+            yield _read(files, join(layout.manifest(lineage), name))
+
+
+def epochs(files: Files, layout: Layout, lineage: str) -> list[int]:
+    """The published epochs of a lineage, in order."""
     names = (n.removesuffix(".json") for n in _names(files, layout.manifest(lineage)))
     return sorted(int(name) for name in names if name.isdecimal())
 

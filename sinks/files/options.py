@@ -150,6 +150,10 @@ class FileOptions(SinkOptions):
             "[`epochal audit`](operations.md#audit-is-every-row-there-exactly-once), see [below](#digests)"
         ),
     ] = False
+    changed_columns: Annotated[
+        Literal["refuse", "allow"],
+        Option("what to do if the columns no longer fit the target's files, see [below](#when-columns-change)"),
+    ] = "refuse"
     options: Annotated[
         Mapping[str, str] | None, Option("passed to Spark's writer as they are", check=check_writer_options)
     ] = None
@@ -168,6 +172,11 @@ class FileOptions(SinkOptions):
     @property
     def drops_bucket_columns(self) -> bool:
         return self.format == "text" if self.drop_bucket_columns is None else self.drop_bucket_columns
+
+    @property
+    def folder_columns(self) -> list[str]:
+        """The columns that are not in the files but in the names of folders."""
+        return [bucket for bucket in self.buckets if isinstance(bucket, str)] if self.drops_bucket_columns else []
 
     @property
     def encrypts(self) -> bool:

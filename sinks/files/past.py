@@ -92,8 +92,7 @@ def reading_of(options: FileOptions, schema: StructType) -> Reading:
     shared = SHARED.get(options.format, ())
     kept = {name: value for name, value in options.writer_options.items() if name.lower() in shared}
     columns = json.loads(schema.json())
-    dropped = [bucket for bucket in options.buckets if isinstance(bucket, str)] if options.drops_bucket_columns else []
-    return Reading(options.format, _plain(columns), kept, tuple(dropped), options.encrypts)
+    return Reading(options.format, _plain(columns), kept, tuple(options.folder_columns), options.encrypts)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from epochal.sinks.files import manifest, past
 from epochal.sinks.files.audit.auditor import Auditor
+from epochal.sinks.files.columns import TargetColumns
 from epochal.sinks.files.commit import Publisher, check_predecessor
 from epochal.sinks.files.formats import joining
 from epochal.sinks.files.handle import Rename, StagedEpoch
@@ -136,7 +137,7 @@ class RollingFileSink(FileOptions):
     def check_frame(self, rows: DataFrame) -> list[str]:
         check_writable(self.name, self._place()[1].target)
         self._columns = rows.schema
-        return checking.faults(rows, self)
+        return [*checking.faults(rows, self), *self._target_columns(rows.schema).faults(self._register)]
 
     def connect_faults(self) -> list[str]:
         return connecting.faults(self)
@@ -156,7 +157,10 @@ class RollingFileSink(FileOptions):
                     f"{layout.open(other)}, whose rows would never be published. Publish them first: `epochal roll` "
                     "with that stream's checkpoint"
                 )
-        return self._register.claim(claim, version=version)
+        if self._columns is None:  # a command claims it, without a frame
+            return self._register.claim(claim, version=version)
+        noted = partial(self._target_columns(self._columns).noted, claim)
+        return self._register.claim(claim, version=version, notes=noted)
 
     def withdraw(self, claim: Claim) -> None:
         self._register.withdraw(claim)
@@ -378,6 +382,9 @@ class RollingFileSink(FileOptions):
     def _register(self) -> Register:
         files, layout = self._place()
         return Register(files, layout.lineages)
+
+    def _target_columns(self, schema: StructType) -> TargetColumns:
+        return TargetColumns(self, *self._place(), schema)
 
     @cached_property
     def _stager(self) -> Stager:

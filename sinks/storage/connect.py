@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +40,38 @@ def running_session() -> SparkSession | None:
 
 def full_path(session: SparkSession, path: str) -> str:
     """A path with its scheme, as the server resolves it."""
+    return in_full(path, lambda start: _folder(session, start))
+
+
+def in_full(path: str, folder: Callable[[str], str]) -> str:
+    """A path with its scheme; `folder` tells where those that begin with ``/`` begin, and where all others do."""
     filesystems.check_known(path)
     if filesystems.scheme_of(path):
         return path
-    return join(_folder(session, "/" if path.startswith("/") else ""), path.lstrip("/")).rstrip("/")
+    return join(folder("/" if path.startswith("/") else ""), path.lstrip("/")).rstrip("/")
+
+
+def folders(session: SparkSession) -> dict[str, str]:
+    """Where paths without a scheme begin in the server, for `resolving`."""
+    return {start: _folder(session, start) for start in ("/", "")}
+
+
+_known: dict[str, str] = {}
+
+
+@contextmanager
+def resolving(known: Mapping[str, str]) -> Iterator[None]:
+    """Resolve paths as a server does for the duration of a block: in a process of it that has no session to ask."""
+    _known.update(known)
+    try:
+        yield
+    finally:
+        _known.clear()
+
+
+def known_full_path(path: str) -> str | None:
+    """A path with its scheme, as the server resolves it; None outside of `resolving`."""
+    return in_full(path, _known.__getitem__) if _known else None
 
 
 @cache

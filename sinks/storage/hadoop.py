@@ -222,7 +222,8 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[SinkFiles, st
 
     A path without a scheme is what the session's ``fs.defaultFS`` says it is; without a session
     it is local, and HDFS is reached by WebHDFS if EPOCHAL_WEBHDFS says where that is. A Connect session tells what a
-    path is, and has no JVM to reach it with: then the path is local, or WebHDFS's.
+    path is, and has no JVM to reach it with: then the path is local, or WebHDFS's. The same
+    holds in a process of its server (`connect.resolving`).
     """
     if path.startswith("file:"):
         return LocalSinkFiles(), local_path(path)
@@ -236,6 +237,9 @@ def resolve(path: str, spark: SparkSession | None = None) -> tuple[SinkFiles, st
         hadoop = HadoopFiles(session)
         full = hadoop.qualify(path)
         return (LocalSinkFiles(), local_path(full)) if is_local(full) else (hadoop, full)
+    elif (full_path := connect.known_full_path(path)) is not None:
+        path = full_path
+        connect.check_reachable(path)
     if is_local(path):
         return LocalSinkFiles(), local_path(path)
     if webhdfs.reaches(path):

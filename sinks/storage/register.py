@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -33,6 +33,7 @@ class Lineages:
 
     version: int = 0
     claims: Mapping[str, Claim] = field(default_factory=dict)  # lineage -> its newest claim
+    notes: Mapping[str, Json] = field(default_factory=dict)  # what the sink has to remember of its claims
 
     def holder(self, lineage: str) -> Claim | None:
         """A lineage's newest claim, or that of the one that took its place. None before claims were made."""
@@ -46,19 +47,21 @@ class Lineages:
     def others(self, lineage: str) -> list[str]:
         return [other for other in self.claims if other != lineage]
 
-    def with_claim(self, claim: Claim) -> Lineages:
-        """The register after a claim. What a lineage has replaced before stays replaced."""
+    def with_claim(self, claim: Claim, notes: Mapping[str, Json] | None = None) -> Lineages:
+        """The register after a claim. What a lineage has replaced before stays replaced; so do notes, unless given."""
         before = self.claims.get(claim.lineage)
         replaced = dict.fromkeys([*(before.replaces if before is not None else ()), *claim.replaces])
         whole = replace(claim, replaces=tuple(replaced))
-        return Lineages(self.version + 1, {**self.claims, claim.lineage: whole})
+        kept = self.notes if notes is None else notes
+        return Lineages(self.version + 1, {**self.claims, claim.lineage: whole}, kept)
 
     def without(self, claim: Claim) -> Lineages:
         """The register without a claim; unchanged if another start has claimed the target since."""
         found = self.claims.get(claim.lineage)
         if found is None or found.start != claim.start:
             return self
-        return Lineages(self.version + 1, {name: c for name, c in self.claims.items() if name != claim.lineage})
+        others = {name: c for name, c in self.claims.items() if name != claim.lineage}
+        return Lineages(self.version + 1, others, self.notes)
 
 
 def safe_name(lineage: str) -> str:
@@ -93,10 +96,17 @@ class Register:
                 continue  # there is a newer one
         raise OSError(f"{self._folder}: claims vanish while they are read; is another program cleaning it?")
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
-        """Write the version after `version`; False if somebody else has, or has written a later one."""
+    def claim(
+        self, claim: Claim, *, version: int, notes: Callable[[Lineages], Mapping[str, Json]] | None = None
+    ) -> bool:
+        """Write the version after `version`; False if somebody else has, or has written a later one.
+
+        ``notes`` makes the new notes from that version.
+        """
         before = self.read()
-        return before.version == version and self._write(before.with_claim(claim))
+        if before.version != version:
+            return False
+        return self._write(before.with_claim(claim, None if notes is None else notes(before)))
 
     def withdraw(self, claim: Claim) -> None:
         """Take back a claim, unless another start of its lineage has followed."""
@@ -168,6 +178,8 @@ def _number(name: str) -> int | None:
 def _encode(register: Lineages) -> bytes:
     lineages: dict[str, Json] = {claim.lineage: to_json(claim) for claim in register.claims.values()}
     body: dict[str, Json] = {"format": FORMAT, "number": register.version, "lineages": lineages}
+    if register.notes:
+        body["notes"] = dict(register.notes)
     return json.dumps({**body, "check": _check(body)}, sort_keys=True, indent=1).encode() + b"\n"
 
 
@@ -179,6 +191,7 @@ def _decode(path: str, data: bytes) -> Lineages:
             return Lineages(
                 int(value["number"]),
                 {lineage: from_json(lineage, claim) for lineage, claim in value["lineages"].items()},
+                dict(value.get("notes", {})),
             )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _unreadable(path) from None

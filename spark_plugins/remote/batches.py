@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from epochal._version import __version__
 from epochal.sinks.storage.hadoop import resolve
 from epochal.spark_plugins import exit_code
 from epochal.spark_plugins.binding import Binding
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.remote.on_server import check_version
+from epochal.spark_plugins.run import Run  # also for its handler at exit, which ends the process
 from epochal.txn.errors import Refused, UnsupportedQuery
-from epochal.txn.files import join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from epochal.spark_plugins.remote.started import RemoteQuery
-    from epochal.spark_plugins.run import Run
 
 
 def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Binding:
@@ -30,11 +30,7 @@ def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Bind
             "on Spark Connect a batch does not tell which query it belongs to. Nothing was written. Start the query "
             "with the writer: writer.start(frame.writeStream.option('checkpointLocation', ...))"
         )
-    if remote.version != __version__:
-        raise Refused(
-            f"the client has epochal {remote.version}, the server {__version__}. Nothing was written. Install the same "
-            "version on both"
-        )
+    check_version(remote.version)
     named = [query for query in session.streams.active if query.name == remote.name]
     if len(named) != 1:
         raise UnsupportedQuery(
@@ -55,13 +51,13 @@ def bound(session: SparkSession, remote: RemoteQuery | None, epoch: int) -> Bind
 def _check_own(session: SparkSession, checkpoint: str, query_id: str, epoch: int) -> None:
     """The checkpoint has the query's id, and the epoch of this batch is its newest, planned and not committed."""
     files, path = resolve(checkpoint, session)
-    found = SparkCheckpoint(files, path).query_id()
-    if found != query_id:
+    found = SparkCheckpoint(files, path)
+    if (owner := found.query_id()) != query_id:
         raise Refused(
-            f"{path} is the checkpoint of query {found}, and this batch is query {query_id}'s. Nothing was written. "
+            f"{path} is the checkpoint of query {owner}, and this batch is query {query_id}'s. Nothing was written. "
             "Do this process and the server see the same file system?"
         )
-    planned, committed = (_highest(files.names(join(path, folder))) for folder in ("offsets", "commits"))
+    planned, committed = found.planned(), found.committed()
     if planned != epoch or committed >= epoch:
         raise Refused(
             f"{path} is not where this query writes its checkpoint: its newest planned epoch is {planned} and its "
@@ -70,20 +66,16 @@ def _check_own(session: SparkSession, checkpoint: str, query_id: str, epoch: int
         )
 
 
-def _highest(names: tuple[str, ...]) -> int:
-    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=-1)
-
-
-_kept: list[Run] = []  # Spark's worker has dropped the writer, and all that it has, when the interpreter exits
-
-
 def settle_when_stopped(run: Run) -> None:
     """Exit as a program does when the server ends this process, which it does with SIGTERM as soon as the query ends.
 
     Python's own reaction would skip the handlers that settle the last epoch.
     """
-    _kept.append(run)
     exit_code.leave_at_once()
+    # atexit would be too late: by then no executor takes work any more, and WebHDFS and Cassandra's driver need theirs.
+    # These handlers run last in, first out, so before that of concurrent.futures, which is imported by now. This also
+    # keeps the run: Spark's worker has dropped the writer, and all that it has, when the interpreter exits.
+    getattr(threading, "_register_atexit", atexit.register)(run.halt)
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread can; then the next start settles
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

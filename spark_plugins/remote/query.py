@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from epochal.spark_plugins.query import EpochQuery
-from epochal.txn import errors
-from epochal.txn.errors import EpochalError
+from epochal.spark_plugins.remote.calls import error_of
+from epochal.txn.errors import EpochalError, NotSettled
 
 if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from epochal.spark_plugins.remote.settling import ClientSettling
+    from epochal.spark_plugins.remote.settling import RemoteSettling
     from epochal.spark_plugins.writer import EpochWriter
 
 # The last line of a Python trace, which Spark has put into its own text.
@@ -21,11 +21,19 @@ _RAISED = re.compile(r"^epochal\.txn\.errors\.(\w+): (.*?)(?=^\s*$|^\S*JVM stack
 
 
 class RemoteEpochQuery(EpochQuery):
-    """As `EpochQuery`. The server's process settles; when the query has ended, this client does what is left."""
+    """As `EpochQuery`. The server's processes settle; when the query has ended, this client sees that they do."""
 
-    def __init__(self, query: StreamingQuery, writer: EpochWriter, settling: ClientSettling) -> None:
+    def __init__(self, query: StreamingQuery, writer: EpochWriter, settling: RemoteSettling) -> None:
         super().__init__(query, writer)
         self._settling = settling
+
+    def exception(self) -> EpochalError | StreamingQueryException | None:
+        theirs = self._query.exception()
+        ours = None if theirs is None else raised_in(str(theirs))
+        if ours is None:
+            return theirs
+        ours.__cause__ = theirs
+        return ours
 
     def settle(self, timeout: float | None = None) -> None:
         """Make every epoch visible that Spark has checkpointed. NotSettled if it is not known to be."""
@@ -39,7 +47,7 @@ class RemoteEpochQuery(EpochQuery):
 
     def _ended(self, fault: StreamingQueryException | None) -> None:
         raised = None if fault is None else raised_in(str(fault))
-        if raised is None or isinstance(raised, errors.NotSettled):
+        if raised is None or isinstance(raised, NotSettled):
             self.settle()
         if raised is not None:
             raise raised from fault
@@ -52,9 +60,4 @@ def raised_in(text: str) -> EpochalError | None:
     BadRows('column x is null')
     """
     found = _RAISED.search(text)
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, EpochalError)):
-        return None
-    error = EpochalError.__new__(kind)
-    EpochalError.__init__(error, found[2].strip())  # some have other arguments; what they say is the same
-    return error
+    return None if found is None else error_of(found[1], found[2].strip())

@@ -1,135 +1,80 @@
-"""Settles from the client, if it reaches the checkpoint; else reads through the server whether all is settled."""
+"""Checks and settles a query of a Spark Connect server for its client. The server does it: the files are its own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.config.kinds import class_of
-from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.paths import spark_path
-from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.spark_plugins.remote.server_files import ServerFiles
-from epochal.spark_plugins.run import open_journal
-from epochal.txn.errors import EpochalError, NotSettled, Refused
-from epochal.txn.files import Files, is_local, join, local_path
-from epochal.txn.incarnations import current_journal
-from epochal.txn.journal import Journal, scratch_beside
-from epochal.txn.participant import Participant
-from epochal.txn.plan import decided_not_done
-from epochal.txn.recovery import Recovery, Sinks
-from epochal.txn.reporting import reporter, stream_name
-from epochal.txn.settler import Retrying
+from epochal.sinks.storage import connect
+from epochal.spark_plugins.remote import on_server
+from epochal.spark_plugins.remote.calls import call
+from epochal.txn.errors import NotSettled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from epochal.txn.model import Json
+LONGEST = 10.0  # seconds of one call: what is between client and server may cut a longer one
+PAUSE = 0.25  # seconds after a call that failed
 
-LOOK = 0.25  # seconds between two looks through the server
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """What earlier runs of a query have left to settle."""
+
+    query: str  # its id; empty if there is no checkpoint yet
+    epochs: tuple[int, ...]
 
 
-class ClientSettling:
-    """Settles a query of a Spark Connect server. Every step is idempotent and safe beside the server's own process."""
+class RemoteSettling:
+    """One checkpoint of a server, for a client that need not see it. `writer` is what goes to the server."""
 
     def __init__(
-        self,
-        session: SparkSession,
-        checkpoint: str,
-        sinks: Sequence[Participant[Any]],
-        *,
-        journal: str | None,
-        timeout: float,
+        self, session: SparkSession, checkpoint: str, writer: Any, *, journal: str | None, timeout: float
     ) -> None:
-        self._session, self._checkpoint, self._sinks = session, checkpoint, sinks
-        self._given, self._timeout = journal, timeout
+        self._session, self._checkpoint, self._writer, self._timeout = session, checkpoint, writer, timeout
+        self._journal = None if journal is None else connect.full_path(session, journal)
 
-    @property
-    def recover_command(self) -> str:
-        """What to run where the checkpoint can be reached."""
-        path = local_path(self._checkpoint) if is_local(self._checkpoint) else self._checkpoint
-        return f"epochal recover {path}" + ("" if self._given is None else f" --journal {self._given}")
-
-    def reach(self, query_id: str | None = None) -> tuple[Files, str] | None:
-        """The checkpoint, if this process sees the same one as the server; None if not, or if there is none yet.
-
-        It is the same if it has the same query's id. Without an id, the server is asked which it has.
-        """
-        try:
-            files, path = resolve(self._checkpoint, self._session)
-            found = SparkCheckpoint(files, path).query_id()
-            known = query_id or SparkCheckpoint(ServerFiles(self._session), self._checkpoint).query_id()
-        except (Refused, OSError):
-            return None
-        return (files, path) if found == known else None
+    def check(self) -> Unsettled:
+        """Refuse a checkpoint that does not fit the sinks. Writes nothing."""
+        found = call(self._session, "check", **self._place)
+        return Unsettled(found["query"], tuple(found["epochs"]))
 
     def settle(self, query_id: str, timeout: float | None = None) -> None:
         """Bring every decided epoch to done. NotSettled if it is not known to be."""
-        limit = self._timeout if timeout is None else timeout
-        place = self.reach(query_id)
-        if place is None:
-            self._wait_for_server(limit)
-            return
-        try:
-            self._recover(*place, limit)
-        except NotSettled:
-            raise
-        except (EpochalError, OSError) as fault:
-            raise NotSettled(
-                f"decided epochs could not be settled from this machine: {fault}. They are safe. Run "
-                f"`{self.recover_command}` on the server's machine, or start the query again"
-            ) from fault
+        from pyspark.errors import PySparkException
 
-    def recover(self, files: Files, path: str) -> None:
-        """Settle what an earlier run has left, before the query starts: its first batch may be long in coming."""
-        self._recover(files, path, self._timeout)
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                call(self._session, "settle", **self._place, query=query_id, timeout=min(left, LONGEST))
+            except NotSettled:
+                if time.monotonic() + PAUSE >= deadline:
+                    raise
+            except PySparkException as fault:  # the process may have been killed: a new one does the rest
+                if time.monotonic() + PAUSE >= deadline:
+                    reason = str(fault).strip().partition("\n")[0]
+                    raise NotSettled(
+                        f"the server did not say whether every decided epoch is visible: {reason}. They are safe. Run "
+                        f"`{on_server.recover_command(self._checkpoint, self._journal)}` on the server's machine, or "
+                        "start the query again"
+                    ) from fault
+            else:
+                return
+            time.sleep(PAUSE)
 
-    def _recover(self, files: Files, path: str, timeout: float) -> None:
-        place = spark_path(path)
+    @cached_property
+    def _place(self) -> dict[str, Any]:
+        """What every call gets."""
+        from pyspark import cloudpickle
 
-        def journals(incarnation: int) -> Journal:
-            return open_journal(place, self._given, incarnation)
-
-        view = current_journal(journals)[1].read()
-        if view.latest is None:
-            return  # no batch has run
-        scratch = scratch_beside(resolve(self._given or join(place, "epochal"))[1])
-        reports = reporter(stream=stream_name(path))
-        recovery = Recovery(
-            journals=journals,
-            checkpoint=SparkCheckpoint(files, path),
-            sinks=Sinks(view, self._build, scratch=scratch),
-            on_commit=lambda *_: None,
-            reporter=reports,
-        )
-        Retrying(recovery.settle, reporter=reports, lineage=lambda: recovery.lineage).settle(timeout)
-
-    def _build(self, description: Mapping[str, Json]) -> Participant[Any]:
-        """The writer's own sink if it is the one that is described, else one like it."""
-        for sink in self._sinks:
-            if sink.name == description.get("name") and sink.describe().get("target") == description.get("target"):
-                return sink
-        found = class_of(str(description.get("type", "")))
-        if found is None:
-            raise Refused(f"sink {description.get('name')!r}: its kind is not installed here")
-        return found.from_description(description)
-
-    def _wait_for_server(self, timeout: float) -> None:
-        """Wait until the journal, read through the server, has every committed epoch as done."""
-        deadline = time.monotonic() + timeout
-        while (waiting := self._unsettled()) and time.monotonic() < deadline:
-            time.sleep(LOOK)
-        if waiting:
-            raise NotSettled(
-                f"epoch {waiting[0]} is decided but not yet visible, and this client cannot reach the checkpoint "
-                f"{self._checkpoint} to finish it. It is safe: run `{self.recover_command}` where the checkpoint can "
-                "be reached, or start the query again"
-            )
-
-    def _unsettled(self) -> list[int]:
-        files = ServerFiles(self._session)
-        committed = SparkCheckpoint(files, self._checkpoint).committed()
-        path = (self._given or join(self._checkpoint, "epochal")).rstrip("/")
-        view = current_journal(lambda n: Journal(files, path if n == 1 else f"{path}~{n}"))[1].read()
-        return [] if view.latest is None else list(decided_not_done(view, committed))
+        pickled: bytes = cloudpickle.dumps(self._writer)  # type: ignore[no-untyped-call]  # PySpark does not type it
+        return {
+            "checkpoint": self._checkpoint,
+            "journal": self._journal,
+            "writer": b64encode(pickled).decode(),
+            "folders": connect.folders(self._session),
+        }

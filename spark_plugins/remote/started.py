@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from epochal._version import __version__
 from epochal.sinks.storage.connect import check_scheme, full_path
 from epochal.spark_plugins.binding import REFUSED
+from epochal.spark_plugins.remote.calls import NO_EPOCHAL, no_epochal
 from epochal.txn.errors import OptionError, Refused, UnsupportedQuery
 
 if TYPE_CHECKING:
@@ -114,10 +115,7 @@ def start(stream: Any, writer: Callable[[DataFrame, int], None]) -> StreamingQue
     try:
         query: StreamingQuery = stream.foreachBatch(writer).start()
     except PySparkException as fault:
-        if "No module named 'epochal" not in str(fault):
+        if NO_EPOCHAL not in str(fault):
             raise
-        raise Refused(
-            "the Spark Connect server's Python has no epochal. Nothing was written. Install the same version there as "
-            "here, or name the interpreter that has it: PYSPARK_PYTHON in the server's environment"
-        ) from fault
+        raise no_epochal() from fault
     return query

@@ -5,18 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.targets import why_unwritable
-from epochal.spark_plugins.before_start import reserved_columns
+from epochal.sinks.storage.targets import check_writable, why_unwritable
+from epochal.spark_plugins import before_start
 from epochal.spark_plugins.streams import frames, secrets
 from epochal.spark_plugins.streams.definition import StreamDefinition, define
+from epochal.spark_plugins.streams.frames import Built
 from epochal.spark_plugins.streams.java_faults import noting
 from epochal.spark_plugins.streams.reading import Given
 from epochal.spark_plugins.streams.report import EXISTING, NEW, Report, StreamReport
-from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.files import is_local, join
+from epochal.txn.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +39,8 @@ def check_settings(given: Given, redaction: str = secrets.DEFAULT) -> Checked:
     for stream in streams:
         found = StreamReport(stream.name, secrets=stream.secrets)
         found.source = stream.source.format if stream.source is not None else ""
-        found.sinks = [sink.name for sink in stream.writer.sinks] if stream.writer is not None else []
-        found.checkpoint = stream.options.checkpoint if stream.options is not None else ""
+        found.sinks = [sink.name for sink in stream.sinks]
+        found.checkpoint = stream.checkpoint or ""
         for fault in stream.faults:
             found.fault(fault)
         report.streams.append(found)
@@ -55,56 +56,69 @@ def check_with_spark(spark: SparkSession, checked: Checked) -> Checked:
     places: list[tuple[str, str]] = []
     targets: list[tuple[str, str]] = []
     for stream, report in zip(checked.streams, checked.report.streams, strict=True):
-        frame = frames.build(spark, stream, report)
-        if frame is not None:
-            made[stream.name] = frame
-            report.columns = [f"{column.name} {column.dataType.simpleString()}" for column in frame.schema]
-            _check_frame(spark, stream, frame, report)
+        built = frames.build(spark, stream, report)
+        if built.frame is not None:
+            made[stream.name] = built.frame
+        _check_frame(spark, stream, built, report)
         places += [(place, stream.name) for place in _check_checkpoint(spark, stream, report)]
-        if len(checked.streams) > 1 and stream.writer is not None:
-            targets += [(place, stream.name) for place in _targets(stream.writer, report)]
+        if len(checked.streams) > 1:
+            targets += [(place, stream.name) for place in _targets(stream.sinks, report)]
     checked.report.faults += _same("checkpoint", places) + _same("target", targets)
     return Checked(checked.report, checked.streams, made)
 
 
-def _check_frame(spark: SparkSession, stream: StreamDefinition, frame: DataFrame, report: StreamReport) -> None:
-    """The columns and the output mode, for Spark and for each sink."""
-    mode = stream.options.output_mode if stream.options is not None else None
-    if mode is not None:
-        frames.check_output_mode(spark, frame, mode, f"{stream.prefix}output_mode={mode}", report)
-    for fault in reserved_columns(frame.columns):
-        report.fault(fault)
-    for sink in stream.writer.sinks if stream.writer is not None else ():
+def _check_frame(spark: SparkSession, stream: StreamDefinition, built: Built, report: StreamReport) -> None:
+    """The columns and the output mode, for Spark and for each sink. Without columns, whether targets can be written."""
+    mode, columns = stream.output_mode, built.columns
+    if mode is not None and built.frame is not None:
+        frames.check_output_mode(spark, built.frame, mode, f"{stream.prefix}output_mode={mode}", report)
+    if columns is not None:
+        report.columns = [f"{column.name} {column.dataType.simpleString()}" for column in columns.schema]
+    for fault in before_start.faults(stream.sinks, frame=columns, mode=mode):
         with noting(report, ""):
-            for fault in sink.check_frame(frame):
-                report.fault(f"sink {sink.name!r}: {fault}")
-        if mode is not None:
+            if isinstance(fault, Exception):
+                raise fault
+            report.fault(fault)
+    if columns is None:
+        for sink in stream.sinks:
             with noting(report, ""):
-                sink.check_output_mode(mode)
+                if (folder := before_start.folder_of(sink)) is not None:
+                    check_writable(sink.name, folder)
 
 
 def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: StreamReport) -> list[str]:
     """Whether a start would be refused. Returns where the checkpoint is, if that could be found out."""
-    if stream.options is None:
+    if not stream.checkpoint:
         return []
-    location, where = stream.options.checkpoint, f"{stream.prefix}checkpoint"
+    where = f"{stream.prefix}checkpoint"
     with noting(report, where):
-        files, path = resolve(location, spark)
+        files, path = resolve(stream.checkpoint, spark)
         if is_local(path) and (why := why_unwritable(path)):
             report.fault(f"{where}: {why}")
             return [path]
         report.state = EXISTING if files.length(join(path, "metadata")) is not None else NEW
         if stream.writer is not None:
             with noting(report, ""):
-                stream.writer.check_location(location, spark)
+                stream.writer.check_place(files, path)
+            with noting(report, ""):
+                driver = stream.writer.running_driver(stream.checkpoint, spark)
+                report.driver, report.runs = (driver.to_json(), str(driver)) if driver is not None else (None, "")
         return [path]
     return []
 
 
-def _targets(writer: EpochWriter, report: StreamReport) -> list[str]:
+def open_metrics(spark: SparkSession, checked: Checked) -> None:
+    """Open the endpoints of all streams before one of them starts and takes over from a driver that runs."""
+    for stream, report in zip(checked.streams, checked.report.streams, strict=True):
+        _, options, writer = stream.whole()
+        with noting(report, f"{stream.prefix}metrics"):
+            writer.open_metrics(options.checkpoint, spark)
+
+
+def _targets(sinks: Sequence[Participant[Any]], report: StreamReport) -> list[str]:
     """What each sink of a stream writes to, however it is spelled."""
     found = []
-    for sink in writer.sinks:
+    for sink in sinks:
         with noting(report, ""):
             memory = sink.open(str(uuid.uuid4()))
             found.append(memory.identity or memory.target)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from epochal.sinks.config.declaring import declarations
 from epochal.sinks.config.options import Faults
 from epochal.sinks.config.settings import Settings
 from epochal.sinks.config.texts import parse_names
-from epochal.spark_plugins.conf import writer_of
+from epochal.sinks.dead_letters import with_dead_letters
+from epochal.spark_plugins.conf import parts_of
 from epochal.spark_plugins.streams import secrets
 from epochal.spark_plugins.streams.options import Source, StreamOptions, Watermark
 from epochal.spark_plugins.streams.reading import Given
 from epochal.spark_plugins.writer import EpochWriter
 from epochal.txn.errors import OptionError
+from epochal.txn.participant import Participant
 
 T = TypeVar("T")
 OWN = tuple(declarations(StreamOptions))
@@ -24,7 +26,11 @@ GROUPS = ("source", "watermark")
 
 @dataclass(frozen=True)
 class StreamDefinition:
-    """One stream. A part that is None is at fault, or not given: a watermark need not be."""
+    """One stream. A part that is None is at fault, or not given: a watermark need not be.
+
+    For checks there is what is known of a stream at fault: its own options as `texts`, and the `sinks` that could be
+    made.
+    """
 
     name: str
     prefix: str  # what stands before a setting's name in messages
@@ -34,6 +40,22 @@ class StreamDefinition:
     writer: EpochWriter | None
     secrets: frozenset[str] = frozenset()
     faults: tuple[str, ...] = ()
+    sinks: tuple[Participant[Any], ...] = ()  # with those that take what others reject
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def checkpoint(self) -> str | None:
+        return self.options.checkpoint if self.options is not None else self.texts.get("checkpoint")
+
+    @property
+    def sql(self) -> str | None:
+        return self.options.sql if self.options is not None else self.texts.get("sql")
+
+    @property
+    def output_mode(self) -> str | None:
+        """Spark's output mode; None if another was given."""
+        mode = self.options.output_mode if self.options is not None else self.texts.get("output_mode", "append")
+        return mode if mode in ("append", "update", "complete") else None
 
     @property
     def query_name(self) -> str:
@@ -71,10 +93,13 @@ def _define(given: Given, name: str, redaction: str) -> StreamDefinition:
     if not parse_names(rest.get("sinks", "")):
         faults.add(f"{prefix}sinks: missing; a stream needs one sink at least")
     sink_prefix: Callable[[str], str] = lambda sink: given.spelling.sink_prefix(name, sink)  # noqa: E731
-    writer = writer_of(rest, prefix, faults, sink_prefix=sink_prefix, others=(*OWN, *GROUPS))
+    sinks, writer = parts_of(rest, prefix, faults, sink_prefix=sink_prefix, others=(*OWN, *GROUPS))
     if writer is not None:
         writer.stream = name
-    return StreamDefinition(name, prefix, source, watermark, options, writer, resolved.secrets, faults.found)
+    known = writer.sinks if writer is not None else with_dead_letters(tuple(sinks))
+    return StreamDefinition(
+        name, prefix, source, watermark, options, writer, resolved.secrets, faults.found, known, own
+    )
 
 
 def _example(prefix: str, group: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -36,16 +37,32 @@ BUILT_IN = (
 NO_STREAM = f"the query reads no stream. Read from the view {VIEW}, such as SELECT * FROM {VIEW}"
 
 
-def build(spark: SparkSession, stream: StreamDefinition, report: StreamReport) -> DataFrame | None:
-    """The frame of a stream; None if there is a fault, which is noted."""
-    if stream.source is None:
-        return None
-    frame = _loaded(spark, stream.source, f"{stream.prefix}source", report)
-    if frame is not None and stream.watermark is not None:
-        frame = _with_watermark(frame, stream, report)
-    if frame is not None and stream.options is not None and stream.options.sql is not None:
-        frame = _queried(spark, frame, stream.options.sql, f"{stream.prefix}sql", report)
-    return frame
+@dataclass(frozen=True)
+class Built:
+    """What could be made of a stream: its frame, and one that has its columns though something is wrong with it."""
+
+    frame: DataFrame | None = None
+    columns: DataFrame | None = None
+
+
+def build(spark: SparkSession, stream: StreamDefinition, report: StreamReport) -> Built:
+    """The frame of a stream. Whatever is wrong is noted, also behind a fault, as far as it can be told."""
+    sql, where = stream.sql, f"{stream.prefix}sql"
+    loaded = None
+    if stream.source is not None:
+        loaded = _loaded(spark, stream.source, f"{stream.prefix}source", report)
+    if loaded is None:
+        if sql is not None:
+            _parsed(spark, sql, where, report)
+        return Built()
+    marked = loaded if stream.watermark is None else _with_watermark(loaded, stream, report)
+    found = loaded if marked is None else marked
+    if sql is not None:
+        queried = _queried(spark, found, sql, where, report)
+        if queried is None:
+            return Built()
+        found = queried
+    return Built(found if marked is not None else None, found)
 
 
 def _loaded(spark: SparkSession, source: Source, where: str, report: StreamReport) -> DataFrame | None:
@@ -72,15 +89,24 @@ def _with_watermark(frame: DataFrame, stream: StreamDefinition, report: StreamRe
     return None
 
 
-def _queried(spark: SparkSession, frame: DataFrame, sql: str, where: str, report: StreamReport) -> DataFrame | None:
-    """The result of the query. A statement that is not a query would be carried out at once, so it is refused first."""
+def _parsed(spark: SparkSession, sql: str, where: str, report: StreamReport) -> str | None:
+    """The text of one query; None if it is none. A statement would be carried out at once, so it is refused first."""
     text = sql.strip().rstrip("; \n\t")
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
     with noting(report, where):
         parser.parsePlan(text)
-        if not _is_query(parser, text):
-            report.fault(f"{where}: one SELECT over the view {VIEW}; other statements and several of them are refused")
-            return None
+        if _is_query(parser, text):
+            return text
+        report.fault(f"{where}: one SELECT over the view {VIEW}; other statements and several of them are refused")
+    return None
+
+
+def _queried(spark: SparkSession, frame: DataFrame, sql: str, where: str, report: StreamReport) -> DataFrame | None:
+    """The result of the query."""
+    text = _parsed(spark, sql, where, report)
+    if text is None:
+        return None
+    with noting(report, where):
         frame.createOrReplaceTempView(VIEW)
         try:
             found = spark.sql(text)

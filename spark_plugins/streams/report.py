@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from epochal.spark_plugins.streams.secrets import mask
@@ -25,6 +25,8 @@ class StreamReport:
     faults: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     secrets: frozenset[str] = frozenset()
+    driver: Mapping[str, Json] | None = None  # the one that runs the stream now
+    runs: str = ""  # the same for people
 
     def fault(self, text: str) -> None:
         """Note something that the user has to change."""
@@ -43,7 +45,8 @@ class StreamReport:
     def verdict(self) -> str:
         """In two words."""
         parts = [_counted(len(self.faults), "fault"), f"{len(self.away)} unchecked" if self.away else ""]
-        return ", ".join(filter(None, parts)) or "ok"
+        found = ", ".join(filter(None, parts)) or "ok"
+        return f"{found}, runs already" if self.runs else found
 
     def to_json(self) -> dict[str, Json]:
         """As JSON."""
@@ -56,6 +59,7 @@ class StreamReport:
             "columns": None if self.columns is None else list(self.columns),
             "faults": list(self.faults),
             "unchecked": list(self.away),
+            "driver": None if self.driver is None else dict(self.driver),
         }
 
 
@@ -81,10 +85,20 @@ class Report:
     def details(self) -> str:
         """Everything that is wrong, and what could not be checked."""
         parts = [_listed("faults", self.faults)]
+        parts += self.running
         for stream in self.streams:
             parts.append(_listed(f"{stream.name}: faults", stream.faults))
             parts.append(_listed(f"{stream.name}: not checked, because a store does not answer", stream.away))
         return "\n".join(filter(None, parts))
+
+    @property
+    def running(self) -> list[str]:
+        """A line for each stream that a driver runs already."""
+        return [
+            f"{stream.name}: runs already: {stream.runs}. A start takes over from it: it stops"
+            for stream in self.streams
+            if stream.runs
+        ]
 
     def to_json(self) -> dict[str, Json]:
         """As JSON, with the exit code."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from epochal.sinks.storage.hadoop_errors import in_short
-from epochal.spark_plugins.session import session
+from epochal.spark_plugins.session import quiet_session, session
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -36,13 +36,15 @@ def submitted_session() -> SparkSession:
     return spark
 
 
-def own_session(settings: Mapping[str, str], *, master: str | None = None) -> SparkSession:
-    """A session from the settings of a file; `master` overrides theirs."""
+def own_session(settings: Mapping[str, str], *, master: str | None = None, output: int | None = None) -> SparkSession:
+    """A session from the settings of a file; `master` overrides theirs. What Spark prints goes to `output`."""
     from pyspark.errors import PySparkException
 
     others = {key: text for key, text in settings.items() if key not in (MASTER, APP_NAME)}
     name, where = settings.get(APP_NAME, "epochal"), master or settings.get(MASTER, "local[*]")
     try:
+        if output is not None:
+            return quiet_session(name, master=where, conf=others, output=output)
         return session(name, master=where, conf=others)
     except (Py4JError, PySparkException) as fault:
         reason = in_short(fault) if isinstance(fault, Py4JError) else str(fault).partition("\n")[0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -211,6 +212,17 @@ def test_colours_are_for_terminals_and_no_color_turns_them_off(monkeypatch: pyte
     assert text.paint("settled", "green", terminal) == "\033[32msettled\033[0m"  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "1")
     assert text.paint("settled", "green", terminal) == "settled"  # type: ignore[arg-type]
+
+
+def test_on_a_terminal_only_our_own_styles_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    painted = text.paint("held\x1b[2J", "red", terminal)
+    text.show(f"{painted}: \x1b[8mhidden", terminal)
+
+    assert terminal.getvalue() == "\033[31mheld\\x1b[2J\033[0m: \\x1b[8mhidden\n"
 
 
 @pytest.mark.parametrize("command", ["status", "audit", "recover", "roll", "gc"])

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.cli.scene import Scene
+from tests.cli.scene import Scene, dying
 
 
 def copied(scene: Scene) -> str:
@@ -31,6 +31,26 @@ def test_gc_on_a_copy_removes_nothing_that_the_original_has_prepared(scene: Scen
         assert answer.code == 2
         assert "and this journal is in" in answer.err
         assert "Nothing was changed" in answer.err
+
+
+def test_abort_on_a_copy_is_refused_and_does_not_say_that_it_removed_something(scene: Scene) -> None:
+    target = scene.target()
+    with dying():
+        first = scene.driver(target)
+    scene.run(first, 1)
+    scene.stage(first, target, 1)
+    with dying():
+        scene.driver(scene.target("other"))  # has superseded the first, and does not have its sink
+    shutil.copytree(scene.checkpoint, scene.root / "copy")
+    before = scene.disk()
+
+    answer = scene.epochal("resolve", str(scene.root / "copy"), "--abort", "1")
+
+    assert answer.code == 2
+    assert "TwoJournals: sink 'directory'" in answer.err
+    assert "This checkpoint is a copy, or was moved. Nothing was changed" in answer.err
+    assert scene.disk() == before
+    assert "removed 1 attempt at epoch 1" in scene.command("resolve", "--abort", "1").out
 
 
 def test_recover_on_a_copy_that_knows_the_newest_start_finishes_what_both_have_decided(scene: Scene) -> None:

@@ -20,7 +20,8 @@ BAD = '[streams.orders]\nchekpoint = "c"\n[streams.orders.sinks.out]\ntype = "fi
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(sessions.GATEWAY, raising=False)
-    monkeypatch.setattr(sessions, "session", lambda *_, **__: pytest.fail("started Spark"))
+    for name in ("session", "quiet_session"):
+        monkeypatch.setattr(sessions, name, lambda *_, **__: pytest.fail("started Spark"))
     monkeypatch.chdir(tmp_path)
 
 

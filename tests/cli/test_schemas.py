@@ -18,6 +18,7 @@ from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.testing import DirectoryParticipant
 from epochal.txn.audit import Verdict
 from epochal.txn.errors import CommitFailed
+from epochal.txn.live import LiveState
 from epochal.txn.liveness import Liveness
 from epochal.txn.plan import Removal
 from epochal.txn.resolution import Resolution
@@ -66,6 +67,8 @@ def test_schemas_list_the_values_that_the_code_has() -> None:
 
     assert of("status", "state") == {standing.value for standing in Standing}
     assert of("status", "driver", "properties", "liveness") == {liveness.value for liveness in Liveness}
+    states = {state.value for state in LiveState} | {None}
+    assert of("status", "driver", "properties", "state") == states
     assert of("status", "leftovers", *item, "state") == {state.value for state in State}
     assert of("gc", "kept", *item, "rule") == {removal.value for removal in Removal}
     assert of("audit", "verdict") == of("audit", "sinks", *item, "verdict") == {verdict.value for verdict in Verdict}
@@ -124,6 +127,11 @@ def fenced(scene: Scene) -> None:
     scene.command("gc", "--yes", "--fence")
 
 
+def retired(scene: Scene) -> None:
+    staging_and_dead(scene)
+    scene.command("retire", "--why", "moved")
+
+
 SCENES: list[Callable[[Scene], None]] = [
     nothing_yet,
     settled,
@@ -133,6 +141,7 @@ SCENES: list[Callable[[Scene], None]] = [
     of_another_machine,
     emptied,
     fenced,
+    retired,
 ]
 
 
@@ -178,6 +187,13 @@ def test_resolve_fits_its_schema(scene: Scene, made: Callable[[Scene], None], op
 
     assert answer.code == 0
     check("resolve", answer.json)
+
+
+def test_retire_fits_its_schema(scene: Scene) -> None:
+    staging_and_dead(scene)
+
+    for options in (["--why", "moved"], ["--why", "again"], ["--undo"], ["--undo"]):
+        check("retire", scene.command("retire", *options, "--json").json)
 
 
 def test_roll_and_compact_fit_their_schemas(scene: Scene) -> None:

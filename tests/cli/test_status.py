@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -381,3 +382,41 @@ def test_status_of_files_and_delta_loads_neither_spark_nor_arrow(scene: Scene) -
     assert code == 0, done.stdout
     assert {name.split(".")[0] for name in loaded} & heavy == set()
     assert len(loaded) < 420, len(loaded)  # about 330 when this was written
+
+
+HOSTILE = "no route\x1b]0;owned\x07\x1b[2J to host\r\u202e\x9b31m"
+ESCAPED = r"no route\x1b]0;owned\x07\x1b[2J to host\r\u202e\x9b31m"
+
+
+class OfAStore(Exception):
+    """What a driver of a store may raise."""
+
+
+def test_control_characters_in_what_a_store_says_do_not_reach_the_terminal(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.run(scene.driver(), 1)
+    reason = LiveHeld(sink="directory", step="commit", reason=HOSTILE, since=1.0, epoch=1)
+    write_live(scene, state=LiveState.HELD, held=reason)
+    monkeypatch.setattr(DirectoryParticipant, "open", Mock(side_effect=OfAStore(HOSTILE)))
+    monkeypatch.setattr(DirectoryParticipant, "leftovers", Mock(side_effect=OfAStore(HOSTILE)))
+    answers = [
+        scene.command("status"),
+        scene.command("gc"),
+        scene.command("audit", "--fast"),
+        scene.command("report", "-o", str(scene.root / "report.html")),
+        scene.command("top", "--once"),
+    ]
+
+    for answer in answers:
+        assert not set("\x1b\x07\r\u202e\x9b") & set(answer.out + answer.err)
+    assert ESCAPED in answers[0].out
+    assert ESCAPED in answers[1].out
+
+
+def test_control_characters_in_an_error_do_not_reach_the_terminal(scene: Scene) -> None:
+    answer = scene.epochal("status", f"{scene.root}/{HOSTILE}")
+
+    assert answer.code == 2
+    assert ESCAPED in answer.err
+    assert "\x1b" not in answer.err

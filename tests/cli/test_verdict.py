@@ -12,6 +12,7 @@ from epochal.cli.verdict import Facts, Standing, judge
 from epochal.txn.live import Live, LiveHeld, LiveRefusal, LiveState
 from epochal.txn.liveness import DriverStatus, Liveness
 from epochal.txn.process import Process
+from epochal.txn.retirement import Retirement
 
 NOW = 1000.0
 PROCESS = Process(host="vm", pid=4711)
@@ -49,6 +50,7 @@ FAILED = driver(
 )
 
 WELL, AWAY, REFUSED, UNSETTLED, DIED = 0, 1, 2, 4, 5
+OVER = Retirement(why="moved", by="root@vm", at="2026-11-18")
 LATE = {"unsettled": (42,), "missing_in": ("lake",), "committed": 42}
 
 CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
@@ -255,9 +257,36 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         WELL,
         (
-            "stopped by a command (`epochal roll` or `gc --fence`) and settled: epoch 41 is visible "
+            "stopped by a command (`epochal roll`, `gc --fence` or `retire`) and settled: epoch 41 is visible "
             "everywhere; nothing to "
             "do"
+        ),
+    ),
+    (
+        "running",
+        driver(Liveness.ALIVE, live(state=LiveState.WAITING, waits_for="generation 2, pid 17 on vm")),
+        {},
+        WELL,
+        (
+            "taking over: the driver (pid 4711 on vm) waits for generation 2, pid 17 on vm, to end; epoch 41 is "
+            "visible everywhere"
+        ),
+    ),
+    (
+        "retired",
+        NONE,
+        {"retired": OVER, "refusal": "of whatever kind", "unreachable": {"lake": "gone"}},
+        WELL,
+        "retired 2026-11-18 by root@vm: moved; epoch 41 is visible everywhere",
+    ),
+    (
+        "stopped",
+        NONE,
+        {"retired": OVER, **LATE},
+        UNSETTLED,
+        (
+            "stopped by a command (`epochal roll`, `gc --fence` or `retire`): epoch 42 is checkpointed but not "
+            "visible in 'lake'. Run `epochal recover checkpoints/orders`"
         ),
     ),
     (

@@ -201,3 +201,20 @@ def test_a_cut_needs_no_spark(stream: Stream) -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert run.stdout.split() == ["0", "False", "False"]
+
+
+def test_a_sink_that_is_not_in_a_cut_is_answered_with_the_nearest_name_and_all_of_them() -> None:
+    frames: Any = {"lake": object(), "archive": object()}
+    found = epochal.CutFrames(epochal.Cut(QUERY, 41, "", left_out={"serving": "it has no past"}), frames)
+
+    with pytest.raises(KeyError) as misspelled:
+        found["larke"]
+    with pytest.raises(KeyError) as left_out:
+        found["serving"]
+
+    assert str(misspelled.value) == (
+        "the stream has no sink 'larke'. Did you mean 'lake'? In the cut of epoch 41: 'lake', 'archive'"
+    )
+    assert str(left_out.value) == "sink 'serving' is not in the cut of epoch 41: it has no past"
+    assert found.get("larke") is None
+    assert found["lake"] is frames["lake"]

@@ -43,3 +43,12 @@ def test_what_was_settled_later_is_not_reported() -> None:
     ended = run("exit_code.clear('checkpoints/orders')")
 
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_process_whose_query_was_stopped_for_another_driver_does_not_end_well() -> None:
+    fenced = "generation 1 was superseded: generation 2 has taken over"
+    ended = run(f"exit_code.clear('checkpoints/orders'); exit_code.record_fenced('checkpoints/orders', {fenced!r})")
+    again = run("exit_code.record_fenced('checkpoints/orders', ''); exit_code.clear('checkpoints/orders')")
+
+    assert (ended.returncode, ended.stderr) == (1, f"epochal: the query was stopped: {fenced}\n")
+    assert (again.returncode, again.stderr) == (0, "")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,14 +20,18 @@ pytest.importorskip("grpc", reason="needs epochal[connect]")
 
 from prometheus_client import CollectorRegistry
 from pyspark.cloudpickle import dumps
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
 
 import epochal
 from epochal import (
+    BadRows,
     Bucket,
     CassandraSink,
     Connection,
     DeltaSink,
     EpochWriter,
+    NotSettled,
     OptionError,
     Refused,
     Rolling,
@@ -33,14 +39,18 @@ from epochal import (
     UnsupportedQuery,
 )
 from epochal.metrics.prometheus import PrometheusMetrics
-from epochal.spark_plugins.remote import batches, started
+from epochal.sinks.storage import connect
+from epochal.sinks.storage.connect import resolving
+from epochal.sinks.storage.hadoop import resolve
+from epochal.spark_plugins.remote import batches, calls, settling, started
 from epochal.spark_plugins.remote.commits import CommitsWatch
-from epochal.spark_plugins.remote.query import raised_in
-from epochal.spark_plugins.remote.settling import ClientSettling
+from epochal.spark_plugins.remote.query import RemoteEpochQuery, raised_in
+from epochal.spark_plugins.remote.settling import RemoteSettling, Unsettled
 from epochal.spark_plugins.remote.started import RemoteQuery
 from epochal.txn.errors import TwoJournals
 
 DEADLINE = 30.0
+V = epochal.__version__
 
 
 def stream(**trigger: Any) -> Any:
@@ -231,6 +241,29 @@ def test_a_batch_of_a_query_that_the_writer_did_not_start_is_refused() -> None:
         batches.bound(session, None, 0)
 
 
+class ConnectSession(Session):
+    """As far as its module tells."""
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_a_frame_that_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    writer = EpochWriter(RollingFileSink(str(tmp_path / "target")))
+    writer._remote = RemoteQuery("orders", planned(checkpoint, 1), "append")
+    schema = StructType().add("_epochal_id", "long")
+    frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=schema.names, schema=schema)
+    frame.drop = lambda *_: frame
+
+    with pytest.raises(BadRows, match="'_epochal_id'"):
+        writer(frame, 0)
+
+    assert not (tmp_path / "target").exists()
+    assert not (checkpoint / "epochal").exists()
+
+
 def test_two_versions_of_epochal_are_refused() -> None:
     session: Any = Session()
 
@@ -302,18 +335,17 @@ def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_pat
     program = (
         "import atexit, sys\n"
         f"atexit.register(open, {str(tmp_path / 'late')!r}, 'w')\n"  # as Spark's own, which may call a dead server
-        "from epochal.spark_plugins import run\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
         "from epochal.spark_plugins.remote.batches import settle_when_stopped\n"
         "class Run:\n"
         "    def halt(self):\n"
         f"        open({str(tmp_path / 'settling')!r}, 'w').close()\n"
         "        sys.stdin.readline()\n"
-        f"        open({str(tmp_path / 'settled')!r}, 'w').close()\n"
+        "        with ThreadPoolExecutor() as pool:\n"  # as WebHDFS does, and Cassandra's driver
+        f"            pool.submit(open, {str(tmp_path / 'settled')!r}, 'w').result().close()\n"
         "        print('nobody reads this')\n"
         "def batch():\n"  # whose variables are gone at the exit, as those of Spark's worker
-        "    one = Run()\n"
-        "    run._runs.add(one)\n"
-        "    settle_when_stopped(one)\n"
+        "    settle_when_stopped(Run())\n"
         "batch()\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
@@ -343,14 +375,13 @@ def test_a_process_that_is_told_to_stop_twice_settles_and_leaves_at_once(tmp_pat
 def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resolved: None, adopt: str | None
 ) -> None:
-    def recover(*_: object) -> None:
+    def settle(*_: object) -> None:
         raise TwoJournals("the target was claimed by another copy. Choose: adopt='1f0c9a2e.g2@2'")
 
     monkeypatch.setattr(started, "columns_of", lambda _: ["id"])
     monkeypatch.setattr(started, "start", lambda *_: SimpleNamespace(id="1f0c9a2e", runId="1"))
-    monkeypatch.setattr(ClientSettling, "reach", lambda _: (None, str(tmp_path)))
-    monkeypatch.setattr(ClientSettling, "recover", recover)
-    monkeypatch.setattr(EpochWriter, "_coordinator", lambda *_: SimpleNamespace(check=lambda: None))
+    monkeypatch.setattr(RemoteSettling, "check", lambda _: Unsettled("1f0c9a2e", (2,)))
+    monkeypatch.setattr(RemoteSettling, "settle", settle)
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target"), format="json"), adopt=adopt)
     query = stream().option("checkpointLocation", str(tmp_path / "checkpoint"))
 
@@ -359,6 +390,117 @@ def test_a_choice_that_the_check_accepts_is_not_refused_by_settling(
             writer.start(query)
     else:
         assert writer.start(query).id == "1f0c9a2e"
+
+
+def asked(checkpoint: str, writer: EpochWriter, **arguments: Any) -> dict[str, Any]:
+    """What a client sends to its server."""
+    pickled = b64encode(dumps(writer)).decode()  # type: ignore[no-untyped-call]  # pyspark's copy
+    folders = {"/": "file:/", "": "file:/home/spark/"}
+    return {"checkpoint": checkpoint, "journal": None, "writer": pickled, "folders": folders, **arguments}
+
+
+def answer_to(function: str, arguments: dict[str, Any], version: str = V) -> dict[str, Any]:
+    return calls.answer_to({"function": function, "arguments": arguments, "version": version, "id": ""})
+
+
+def test_a_client_of_another_version_gets_no_answer_but_why() -> None:
+    answer = answer_to("check", {}, "0.0.1")
+
+    assert answer["error"] == "Refused"
+    assert "the client has epochal 0.0.1" in answer["text"]
+
+
+def test_the_server_checks_the_checkpoint_with_its_own_files(tmp_path: Path) -> None:
+    target, checkpoint = tmp_path / "target", tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    writer = EpochWriter(RollingFileSink(str(target), format="json"))
+
+    assert answer_to("check", asked(planned(checkpoint, 3), writer)) == {"returned": {"query": ID, "epochs": []}}
+    assert answer_to("check", asked(f"file:{tmp_path}/new", writer)) == {"returned": {"query": "", "epochs": []}}
+    assert answer_to("check", asked(f"file:{tmp_path}", writer))["error"] == "Refused"  # the target is inside of it
+    assert not target.exists()
+
+
+def test_paths_without_a_scheme_mean_there_what_they_mean_in_the_session_and_nothing_afterwards() -> None:
+    with resolving({"/": "hdfs://host/", "": "file:/home/spark/"}):
+        assert resolve("lake/orders")[1] == "/home/spark/lake/orders"
+        with pytest.raises(Refused, match="hdfs://host/lake: on Spark Connect HDFS is reached by WebHDFS"):
+            resolve("/lake")
+
+    assert resolve("/lake")[1] == "/lake"
+
+
+def test_a_server_that_does_not_reach_the_checkpoint_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EPOCHAL_WEBHDFS", raising=False)
+
+    answer = answer_to("check", asked("hdfs://host/c", EpochWriter(RollingFileSink("/target", format="json"))))
+
+    assert "Set EPOCHAL_WEBHDFS to its HTTP address" in answer["text"]
+
+
+def test_a_store_that_is_away_when_the_server_checks_is_an_error_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionRefusedError("Cassandra at 127.0.0.1, port 9042 does not answer")
+
+    writer = EpochWriter(RollingFileSink("/target", format="json"))
+    arguments = asked(planned(tmp_path, 3), writer)
+    monkeypatch.setattr(EpochWriter, "check_place", away)
+    answer = answer_to("check", arguments)
+    schema = calls.ServerCall(
+        {"request": json.dumps({"function": "check", "arguments": arguments, "version": V})}
+    ).schema()
+    reader = SimpleNamespace()
+    reader.format = reader.option = lambda *_: reader
+    reader.load = lambda: SimpleNamespace(schema=schema)
+    session: Any = SimpleNamespace(read=reader)
+    monkeypatch.setattr(calls, "_register", lambda _: None)
+
+    assert answer == json.loads(schema[0].metadata["answer"])
+    with pytest.raises(OSError, match="on the server: Cassandra at"):
+        calls.call(session, "check", **arguments)
+
+
+def test_only_the_checkpoint_of_the_query_is_settled(tmp_path: Path) -> None:
+    writer = EpochWriter(RollingFileSink("/target", format="json"))
+
+    answer = answer_to("settle", asked(planned(tmp_path, 3), writer, query="another", timeout=1.0))
+
+    assert answer["error"] == "Refused"
+    assert f"is the checkpoint of query {ID}, not of another" in answer["text"]
+
+
+def test_a_process_that_is_killed_while_it_settles_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[Exception] = [PySparkException("Python worker exited unexpectedly"), NotSettled("the store is away")]
+    calls_made = []
+
+    def call(*_: object, **arguments: Any) -> None:
+        calls_made.append(arguments["timeout"])
+        if faults:
+            raise faults.pop(0)
+
+    monkeypatch.setattr(settling, "call", call)
+    monkeypatch.setattr(connect, "folders", lambda _: {})
+    session: Any = None
+    RemoteSettling(session, "file:/c", None, journal=None, timeout=30).settle(ID)
+
+    assert len(calls_made) == 3
+    assert max(calls_made) <= settling.LONGEST
+
+
+def test_a_server_that_does_not_answer_is_not_taken_for_one_that_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(*_: object, **__: object) -> None:
+        raise PySparkException("the server is gone\n\tat org.apache.spark")
+
+    monkeypatch.setattr(settling, "call", call)
+    monkeypatch.setattr(connect, "folders", lambda _: {})
+    session: Any = None
+
+    with pytest.raises(
+        NotSettled, match=r"the server is gone\. They are safe\. Run `epochal recover /c` on the server"
+    ):
+        RemoteSettling(session, "file:/c", None, journal=None, timeout=30).settle(ID, 0.1)
 
 
 def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
@@ -374,3 +516,17 @@ def test_an_error_of_the_servers_process_is_the_clients_too() -> None:
     assert str(error) == "the frame does not fit the sinks:\n  - sink 'a': no"
     assert raised_in("Traceback:\nValueError: epochal.txn.errors.BadRows: no") is None
     assert raised_in("epochal.txn.errors.NoSuchError: no") is None
+
+
+def test_the_handle_tells_the_error_of_the_servers_process_as_ours() -> None:
+    theirs = PySparkException("Traceback:\nepochal.txn.errors.FencedOut: generation 3 was superseded\n")
+    unused: Any = None
+    ended, ended_well, failed = (
+        RemoteEpochQuery(cast(Any, SimpleNamespace(exception=lambda fault=fault: fault)), unused, unused).exception()
+        for fault in (theirs, None, PySparkException("a column is missing"))
+    )
+
+    assert isinstance(ended, epochal.FencedOut)
+    assert ended.__cause__ is theirs
+    assert ended_well is None
+    assert isinstance(failed, PySparkException)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from epochal.spark_plugins import source_logs
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.txn.files import LocalFiles
 from epochal.txn.offsets import BY_ITSELF, UNKNOWN, Digest, Match, compare
@@ -227,3 +229,39 @@ def test_an_epoch_costs_one_more_read_however_often_it_is_asked_for(tmp_path: Pa
 
     assert told[0] == told[1]
     assert [read.removeprefix(f"{tmp_path}/") for read in files.reads] == ["offsets/1", "sources/0/1", "offsets/1"]
+
+
+def test_what_is_recorded_for_people_has_ends_files_and_a_limit() -> None:
+    plan = b'v1\n{"batchWatermarkMs":0}\n'
+    kafka, files = b'{"orders":{"0":120}}', b'{"logOffset":7}'
+    names = [f"s3a://key:secret@bucket/in/{number}" for number in range(source_logs.FILES)]
+    listed: source_logs.Listed = {"1": (names, 5000)}
+
+    found: Any = source_logs.ends(plan + kafka + b"\n" + files, listed)
+
+    assert found["0"] == {"end": {"orders": {"0": 120}}}
+    assert found["1"]["end"] == {"logOffset": 7}
+    assert found["1"]["file_count"] == 5000
+    assert found["1"]["files"][0] == "s3a://bucket/in/0"
+    assert "secret" not in str(found)
+    long = json.dumps({"orders": {str(number): number for number in range(10_000)}}).encode()
+    assert source_logs.ends(plan + long + b"\n" + files, {}) == {"1": {"end": {"logOffset": 7}}}
+    wide = source_logs.ends(plan + files, {"0": (["x" * 1000] * 100, 100)})
+    assert len(json.dumps(wide)) < source_logs.LONGEST + 1000
+    assert source_logs.ends(plan + b"not json", {}) == {"0": {"end": "not json"}}
+    assert source_logs.ends(b"v9\n", {}) == {}
+
+
+def test_the_files_of_an_epoch_are_recorded_without_reading_the_log_again(tmp_path: Path) -> None:
+    log(tmp_path, "0", (("file:///in/a", 1), 0), (("file:///in/b", 2), 0))
+    plan(tmp_path, 0, '{"logOffset":0}')
+    files = Counting()
+    checkpoint = SparkCheckpoint(files, str(tmp_path))
+    checkpoint.offsets(0)
+    before = len(files.reads)
+
+    assert checkpoint.sources(0) == {
+        "0": {"end": {"logOffset": 0}, "files": ["file:///in/a", "file:///in/b"], "file_count": 2}
+    }
+    assert len(files.reads) == before
+    assert checkpoint.sources(1) == {}

@@ -87,6 +87,7 @@ def test_the_public_names_are_these() -> None:
         "StatePolicy",
         "TimeBucket",
         "Tuning",
+        "TwoDrivers",
         "TwoJournals",
         "UnsupportedQuery",
         "__version__",
@@ -101,6 +102,25 @@ def test_the_public_names_are_these() -> None:
         "session",
     ]
     assert all(hasattr(epochal, name) for name in epochal.__all__)
+
+
+def test_everything_is_imported_without_the_packages_of_cassandra() -> None:
+    code = """
+import sys
+sys.modules["numpy"] = None  # as if it was not installed
+from epochal import *
+assert "EpochWriter" in globals() and "DeltaSink" in globals()
+assert "CassandraSink" not in globals()
+try:
+    from epochal import CassandraSink
+except ModuleNotFoundError as missing:
+    print(missing)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert run.stdout.strip() == (
+        "Cassandra's packages are not installed (numpy is missing): pip install 'epochal[cassandra]'"
+    ), run.stderr
 
 
 def test_importing_epochal_does_not_load_spark() -> None:

@@ -165,6 +165,9 @@ class Checkpoint:
     def offsets(self, epoch: int) -> str | None:
         return f"offsets of {epoch}"  # as of a source whose numbers do not tell the copies apart
 
+    def sources(self, epoch: int) -> dict[str, Json]:
+        return {}
+
     def watermark(self, epoch: int) -> float | None:
         return None
 

@@ -142,6 +142,9 @@ class SharedCheckpoint:
         found: str | None = self._ask("offsets", epoch)
         return found
 
+    def sources(self, epoch: int) -> dict[str, Json]:
+        return {}
+
     def watermark(self, epoch: int) -> float | None:
         return None
 

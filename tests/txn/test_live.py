@@ -26,6 +26,8 @@ from epochal.txn.events import (
     StreamRefused,
     StreamResumed,
     StreamStarted,
+    TakeoverBegun,
+    TakeoverEnded,
 )
 from epochal.txn.files import LocalFiles
 from epochal.txn.live import (
@@ -41,6 +43,7 @@ from epochal.txn.live import (
     name_of,
     number_of,
     read_live,
+    read_lives,
 )
 from epochal.txn.live_fold import EPOCHS, REASON_LENGTH, LiveObserver, after
 from epochal.txn.live_writer import LiveWriter
@@ -431,19 +434,55 @@ def test_a_new_start_goes_on_with_the_epochs_before_and_removes_older_files(tmp_
     assert [(e.epoch, e.begun) for e in found.epochs] == [(6, 101.0), (7, 500.0)]
 
 
-def test_a_superseded_driver_leaves_no_file_and_writes_no_more(tmp_path: Path) -> None:
+def test_a_superseded_driver_says_how_it_ended_and_the_one_that_waited_removes_its_file(tmp_path: Path) -> None:
     journal = tmp_path / "epochal"
-    old, new = writer(journal), writer(journal, generation=4, pause=3600.0)  # the new one writes once
+    old, new = writer(journal), writer(journal, generation=4)
     old.start()
     until(lambda: read_live(FILES, str(journal)).live is not None)
+    new.keep_earlier = True
     new.start()
     until(lambda: (found := read_live(FILES, str(journal)).live) is not None and found.generation == 4)
-    old._observer(begun(7))
+    old._observer(StreamEnded(lineage=LINEAGE, stream="orders", at=1.0, settled=False))
     old.end()
 
-    assert os.listdir(f"{journal}-live") == [name_of(4, 1)]
-    assert [thread.name for thread in threading.enumerate()].count("epochal-live") == 1
+    lives = read_lives(FILES, str(journal), place=str(journal))
+    assert {number: live.state for number, (_, live) in lives.items()} == {3: LiveState.ENDED, 4: LiveState.IDLE}
+    new.keep_earlier = False
     new.end()
+    (name,) = os.listdir(f"{journal}-live")
+    assert name.startswith("g000004.")
+
+
+def test_a_driver_looks_for_a_newer_one_with_each_heartbeat_and_a_failure_stops_nothing(tmp_path: Path) -> None:
+    looks: list[float] = []
+
+    def look() -> None:
+        looks.append(time.monotonic())
+        raise ConnectionError("no route to host")
+
+    writes = writer(tmp_path / "epochal", heartbeat=0.01)
+    writes.watch = look
+    writes.start()
+    until(lambda: len(looks) > 2)
+    writes.end()
+
+    assert read_live(FILES, str(tmp_path / "epochal")).live is not None
+
+
+def test_a_driver_that_waits_says_for_whom() -> None:
+    waiting = TakeoverBegun(
+        lineage=LINEAGE, stream="orders", at=1.0, generation=3, earlier=2, host="h", pid=7, since="", timeout=60.0
+    )
+    over = TakeoverEnded(
+        lineage=LINEAGE, stream="orders", at=2.0, generation=3, earlier=2, host="h", pid=7, how="ended", seconds=1.0
+    )
+
+    state = folded(started(), waiting)
+    assert (state.state, state.waits_for) == (LiveState.WAITING, "generation 2, pid 7 on h")
+    assert decode(encode(state)) == state
+    assert (after(state, over).state, after(state, over).waits_for) == (LiveState.IDLE, None)
+    older = {name: value for name, value in json.loads(encode(live())).items() if name != "waits_for"}
+    assert decode(json.dumps(older).encode()) == live()  # as an older version writes it
 
 
 def test_a_checkpoint_that_was_removed_under_its_driver_is_not_created_again(tmp_path: Path) -> None:

@@ -24,12 +24,15 @@ from epochal.txn.events import (
     StreamRefused,
     StreamResumed,
     StreamStarted,
+    TakeoverBegun,
+    TakeoverEnded,
 )
 from epochal.txn.log_lines import LogLines, facts_of, level_of, text_of
 from epochal.txn.model import Outcome
 
 WHO = {"lineage": "7c8d2a4e-aaaa", "stream": "orders", "at": 1_800_000_000.0}
 OF_EPOCH = {**WHO, "epoch": 42, "generation": 3}
+EARLIER = {"earlier": 2, "host": "spark-7", "pid": 4711}
 
 
 def committed(outcome: Outcome = Outcome.COMMITTED, lag: float | None = 0.18, **more: object) -> EpochCommitted:
@@ -47,6 +50,27 @@ LINES: list[tuple[Event, str, str]] = [
         StreamStarted(**WHO, generation=3, sinks=("lake", "archive"), in_doubt=(42,)),  # type: ignore[arg-type]
         "INFO",
         "stream orders started: generation 3, sinks lake, archive; epoch 42 in doubt",
+    ),
+    (
+        TakeoverBegun(**WHO, generation=3, since="2026-11-18T12:00:00Z", timeout=60.0, **EARLIER),  # type: ignore[arg-type]
+        "WARNING",
+        (
+            "stream orders waits up to 60 s for another driver to end: generation 2, pid 4711 on spark-7, started "
+            "2026-11-18T12:00:00Z"
+        ),
+    ),
+    (
+        TakeoverEnded(**WHO, generation=3, how="ended", seconds=4.1, **EARLIER),  # type: ignore[arg-type]
+        "WARNING",
+        "stream orders takes over from generation 2 (pid 4711 on spark-7) after 4.1 s: it has ended",
+    ),
+    (
+        TakeoverEnded(**WHO, generation=3, how="timeout", seconds=60.0, **EARLIER),  # type: ignore[arg-type]
+        "WARNING",
+        (
+            "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. "
+            "It can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
+        ),
     ),
     (EpochBegun(**OF_EPOCH), "DEBUG", "epoch 42 begun"),  # type: ignore[arg-type]
     (EpochSkipped(**OF_EPOCH), "INFO", "epoch 42 skipped: it was already written"),  # type: ignore[arg-type]
@@ -156,3 +180,9 @@ def test_a_line_that_nobody_reads_is_not_made(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("epochal.txn.log_lines.text_of", lambda event: 1 / 0)
 
     LogLines(logger)(committed())
+
+
+def test_control_characters_of_a_store_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    LogLines()(held(reason="no\x1b[2J route\r"))
+
+    assert caplog.messages == ["stream orders held: epoch 42 cannot be committed to lake: no\\x1b[2J route\\r"]

@@ -12,6 +12,7 @@ from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import OffsetsChanged, Rewound
 from epochal.txn.guard import check_start
+from epochal.txn.model import Json
 from epochal.txn.offsets import Digest, Match, compare, why_not_provable
 from epochal.txn.plan import choose_winner
 from epochal.txn.records import GenerationStarted, Prepared
@@ -199,6 +200,9 @@ class _Older:
 
     def offsets(self, epoch: int) -> str | None:
         return self._plain
+
+    def sources(self, epoch: int) -> dict[str, Json]:
+        return {}
 
     def watermark(self, epoch: int) -> float | None:
         return None

@@ -39,7 +39,7 @@ class Headline:
     """How the stream stands, in the words of `epochal status`."""
 
     level: Level
-    standing: str  # running, held, stopped, failed, dead, unknown or refused
+    standing: str  # running, held, stopped, failed, dead, unknown, refused or retired
     text: str
     command: str | None  # the one to run, if one helps
 

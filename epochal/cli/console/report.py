@@ -13,7 +13,7 @@ from epochal.cli.console.model import JsonObject
 from epochal.cli.console.page import document
 from epochal.cli.console.watch import Reader, Reading, chosen
 from epochal.cli.exit_codes import UNREACHABLE
-from epochal.cli.text import counted, size
+from epochal.cli.text import counted, show, size
 from epochal.txn.errors import EpochalError
 
 
@@ -31,7 +31,7 @@ def run(checkpoints: Sequence[str], journal: str | None, *, output: str, audit: 
     elif output != "-":
         print(f"{output}: {counted(len(streams), 'stream')}, {size(len(page.encode()))}")
     for stream in failed:
-        print(f"{stream['checkpoint']}: {stream['error']}", file=sys.stderr)
+        show(f"{stream['checkpoint']}: {stream['error']}", sys.stderr)
     return UNREACHABLE if failed else 0
 
 

@@ -26,6 +26,7 @@ from epochal.cli.console.watch import Watched, latest_of
 HOST = "127.0.0.1"
 PATIENCE = 5.0  # seconds that a request waits for a reading
 AUDIT_HEADER = "X-Epochal"
+DIGITS = 9  # of the number of a stream
 
 
 class ConsoleServer(ThreadingHTTPServer):
@@ -89,8 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(HTTPStatus.METHOD_NOT_ALLOWED, "only an audit is started by POST")
         elif not self._comes_from_the_page():
             self._error(HTTPStatus.FORBIDDEN, "an audit is started from the page itself")
-        elif int(number) >= len(self.server.streams):
-            self._error(HTTPStatus.NOT_FOUND, f"there is no stream {number}")
+        elif len(number) > DIGITS or int(number) >= len(self.server.streams):
+            shown = number if len(number) <= DIGITS else f"{number[:DIGITS]}\u2026"
+            self._error(HTTPStatus.NOT_FOUND, f"there is no stream {shown}")
         else:
             stream = self.server.streams[int(number)]
             self._json(HTTPStatus.ACCEPTED, self.server.audits.start(stream.checkpoint))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from epochal.testing.servers import (
     cassandra_docker,
@@ -45,6 +46,8 @@ __all__ = [
     "kafka",
 ]
 
+Cluster = TypeVar("Cluster")
+
 
 def cassandra(
     nodes: int = 1,
@@ -73,18 +76,14 @@ def cassandra(
         java_options=tuple(java_options),
         timeout=timeout,
     )
-    route = routes.choose(
+    return _by_route(
         routes.CASSANDRA,
-        own=own or options.needs_own_server,
-        engine_answers=lambda: _may_be_containers(options),
+        options,
+        own=own,
+        given=lambda: cassandra_given.connect(routes.endpoint(routes.CASSANDRA, routes.CASSANDRA_PORT)),
+        docker=lambda: cassandra_docker.start(options, tell),
+        local=lambda: cassandra_local.start(options, tell),
     )
-    match route:
-        case Route.GIVEN:
-            return cassandra_given.connect(routes.endpoint(routes.CASSANDRA, routes.CASSANDRA_PORT))
-        case Route.DOCKER:
-            return cassandra_docker.start(options, tell)
-        case Route.LOCAL:
-            return cassandra_local.start(options, tell)
 
 
 def hdfs(
@@ -113,18 +112,15 @@ def hdfs(
         java_options=tuple(java_options),
         timeout=timeout,
     )
-    route = routes.choose(
+    return _by_route(
         routes.HDFS,
-        own=own or options.needs_own_server,
-        engine_answers=lambda: _may_be_containers(options) and hdfs_docker.can_be_reached(),
+        options,
+        own=own,
+        given=lambda: hdfs_given.connect(replication),
+        docker=lambda: hdfs_docker.start(options, tell),
+        local=lambda: hdfs_local.start(options, tell),
+        can_be_reached=hdfs_docker.can_be_reached,
     )
-    match route:
-        case Route.GIVEN:
-            return hdfs_given.connect(replication)
-        case Route.DOCKER:
-            return hdfs_docker.start(options, tell)
-        case Route.LOCAL:
-            return hdfs_local.start(options, tell)
 
 
 def kafka(
@@ -151,16 +147,38 @@ def kafka(
         java_options=tuple(java_options),
         timeout=timeout,
     )
-    route = routes.choose(routes.KAFKA, own=own or options.needs_own_server, engine_answers=lambda: False)
-    match route:
+    return _by_route(
+        routes.KAFKA,
+        options,
+        own=own,
+        given=lambda: kafka_given.connect(routes.endpoint(routes.KAFKA, routes.KAFKA_PORT)),
+        docker=None,
+        local=lambda: kafka_local.start(options, tell),
+    )
+
+
+def _by_route(
+    variable: str,
+    options: ServerOptions,
+    *,
+    own: bool,
+    given: Callable[[], Cluster],
+    docker: Callable[[], Cluster] | None,
+    local: Callable[[], Cluster],
+    can_be_reached: Callable[[], bool] = lambda: True,
+) -> Cluster:
+    """The servers, by the first route that applies; containers only where they can do what is asked."""
+
+    def engine_answers() -> bool:
+        # A container cannot keep its data in a local folder.
+        return docker is not None and options.folder is None and containers.engine_answers() and can_be_reached()
+
+    match routes.choose(variable, own=own or options.needs_own_server, engine_answers=engine_answers):
         case Route.GIVEN:
-            return kafka_given.connect(routes.endpoint(routes.KAFKA, routes.KAFKA_PORT))
-        case Route.DOCKER:
-            raise ServerFailed(f"Kafka is not run in containers; {routes.ROUTES}=local runs it as a process")
+            return given()
         case Route.LOCAL:
-            return kafka_local.start(options, tell)
-
-
-def _may_be_containers(options: ServerOptions) -> bool:
-    # A container cannot keep its data in a local folder.
-    return options.folder is None and containers.engine_answers()
+            return local()
+        case Route.DOCKER if docker is not None:
+            return docker()
+    name = variable.removeprefix("EPOCHAL_").capitalize()
+    raise ServerFailed(f"{name} is not run in containers; {routes.ROUTES}=local runs it as a process")

@@ -123,6 +123,7 @@ def test_an_audit_that_fails_says_why(tmp_path: Path) -> None:
         ({"Origin": "http://127.0.0.1:{port}"}, "/api/audit/0", 403),  # a form can send this much
         ({"Origin": "null", AUDIT_HEADER: "audit"}, "/api/audit/0", 403),
         ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/7", 404),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, f"/api/audit/{'7' * 5000}", 404),
         ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/", 405),
         ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/-1", 405),
     ],

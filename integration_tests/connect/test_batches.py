@@ -42,6 +42,7 @@ def ids(target: Path) -> list[int]:
     return sorted(id_ for file in visible_files(target) for id_ in ids_in(file))
 
 
+@pytest.mark.matrix  # Parquet, JSON and Delta, so both ways to count rows, are in every test of test_kills.py
 def test_every_format_that_is_not_refused_gets_every_row_once(connect: Server, user: Client, world: World) -> None:
     world.feed(FILES)
     answer = user.run(connect, world, sinks="formats")
@@ -73,38 +74,22 @@ def test_the_last_epoch_is_visible_while_the_query_goes_on_and_waits(
 
     assert "error" not in answer, answer
     wait_until(lambda: ids(world.first) == IDS, "the last epoch to appear")
-    user.run(connect, world, stop=answer["id"])
+    user.run(connect, world, of=answer["id"], do="stop")
     connect.wait_for_workers()
     check_at_the_end(world, files=FILES)
 
 
-@pytest.mark.parametrize("far", [True, pytest.param(False, marks=pytest.mark.matrix)], ids=["far", "near"])
-def test_every_row_is_there_once_when_the_query_has_ended_also_for_a_client_that_cannot_reach_the_checkpoint(
-    connect: Server, user: Client, world: World, far: bool
-) -> None:
+@pytest.mark.matrix  # test_kills.py has a worse case: the process that writes batches settles nothing
+def test_every_row_is_there_once_when_the_query_has_ended(connect: Server, far: Client, world: World) -> None:
     world.feed(FILES)
-    answer = user.run(connect, world, sinks="all", unreachable=far)
+    answer = far.run(connect, world, sinks="all")
 
     assert "error" not in answer, answer
     connect.wait_for_workers()
     check_at_the_end(world, files=FILES)
 
 
-def test_a_client_that_cannot_reach_the_checkpoint_says_what_is_not_settled(
-    connect: Server, user: Client, world: World
-) -> None:
-    world.feed(1)
-    connect.arm("before-decided=pause:" + str(world.root / "gate"))
-    try:
-        answer = user.run(connect, world, sinks="2", unreachable=True, writer={"settle_timeout": 1})
-    finally:
-        connect.arm("")
-        (world.root / "gate").unlink()
-
-    assert answer["error"] == "NotSettled", answer
-    assert f"run `epochal recover {world.checkpoint}` where the checkpoint can be reached" in answer["text"]
-
-
+@pytest.mark.matrix  # tests/spark_plugins/test_remote.py has it without a server
 def test_a_frame_that_does_not_fit_ends_the_query_before_anything_is_written(
     connect: Server, user: Client, world: World
 ) -> None:

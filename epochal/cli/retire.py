@@ -1,0 +1,143 @@
+"""``epochal retire``: a stream is over for good, and monitors are to leave it alone; ``--undo`` takes that back.
+
+Refused as long as anything of the stream waits for somebody: a driver that lives, an epoch that is not visible or in
+doubt, rows in open parts.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+from dataclasses import dataclass
+
+from epochal._version import __version__
+from epochal.cli.stream_status import StreamStatus, read_status
+from epochal.cli.streams import Stream, open_stream
+from epochal.cli.text import counted, listed, paint, print_answer
+from epochal.txn.errors import EpochalError, Refused
+from epochal.txn.liveness import Liveness
+from epochal.txn.model import Json
+from epochal.txn.retirement import Retirement, record_retirement, retirement_of
+from epochal.txn.start import driver
+
+TRIES = 10  # of a command that other starts overtake
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What was done."""
+
+    retirement: Retirement | None  # None: it was undone, or there was nothing to undo
+    generation: int | None  # the one that was claimed; None if there was nothing to do
+    leftovers: int = 0
+
+
+def run(checkpoint: str, journal: str | None, *, why: str | None, undo: bool, as_json: bool) -> int:
+    """Retire the stream, or undo it."""
+    stream = open_stream(checkpoint, journal)
+    result = take_back(stream) if undo else retire(stream, why or "")
+    print_answer(json.dumps(to_json(stream, result), indent=2) if as_json else to_text(stream, result))
+    return 0
+
+
+def retire(stream: Stream, why: str) -> Retired:
+    """Record that the stream is over. Refused, with what to do first, while something waits."""
+    for _ in range(TRIES):
+        status = read_status(stream)
+        known = retirement_of(status.latest)
+        if known is not None:
+            return Retired(known, None, len(status.leftovers))
+        check(status)
+        retirement = Retirement(why=why, by=whoever(), at=stream.journal.now())
+        generation = record_retirement(stream.journal, status.latest, retirement, driver(__version__))
+        if generation is not None:
+            return Retired(retirement, generation, len(status.leftovers))
+    raise Refused("other drivers or commands have started on this stream again and again. Nothing was changed")
+
+
+def take_back(stream: Stream) -> Retired:
+    """Record that the stream is not retired any more."""
+    for _ in range(TRIES):
+        latest = stream.journal.read().latest
+        if latest is None or retirement_of(latest) is None:
+            return Retired(None, None)
+        generation = record_retirement(stream.journal, latest, None, driver(__version__))
+        if generation is not None:
+            return Retired(None, generation)
+    raise Refused("other drivers or commands have started on this stream again and again. Nothing was changed")
+
+
+def check(status: StreamStatus) -> None:
+    """Refuse while something of the stream waits for somebody: all of it in one error."""
+    faults = []
+    if status.driver.liveness is Liveness.ALIVE:
+        faults.append(f"its driver ({status.driver.name}) is alive. Stop it first")
+    if status.held:
+        epochs = listed([held.epoch for held in status.held])
+        command = status.stream.command("recover")
+        faults.append(f"epoch {epochs} is decided but not visible in every sink. Run `{command}` first")
+    if status.in_doubt:
+        epochs = listed(sorted({record.epoch for record in status.in_doubt}))
+        faults.append(
+            f"epoch {epochs} is in doubt: staged, but not in Spark's commits/. Start the query once more, which "
+            "decides it, and stop it"
+        )
+    faults += _open(status)
+    if faults:
+        lines = "".join(f"\n  - {fault}" for fault in faults)
+        raise Refused(f"{status.stream.path} cannot be retired. Nothing was changed:{lines}")
+
+
+def _open(status: StreamStatus) -> list[str]:
+    """Rows that are in parts which stay open; what a sink here cannot tell counts as open."""
+    roll = status.stream.command("roll")
+    if status.open:
+        return [f"committed rows are in {counted(len(status.open), 'open part')}. Run `{roll}` first"]
+    sinks = status.stream.sinks()
+    unknown = []
+    for place in sinks.places():
+        if not status.view.sink_state(place.sink):
+            continue
+        try:
+            _ = sinks.at(place).rolls
+        except (EpochalError, OSError) as fault:
+            unknown.append(f"sink {place.sink!r} may have open parts, which cannot be told here: {fault}")
+    return unknown
+
+
+def whoever() -> str:
+    """The user and the host of this command."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{platform.node()}"
+
+
+def to_json(stream: Stream, result: Retired) -> dict[str, Json]:
+    """The outcome as JSON."""
+    return {
+        "checkpoint": stream.path,
+        "retired": None if result.retirement is None else result.retirement.to_json(),
+        "fenced_by": result.generation,
+        "leftovers": result.leftovers,
+    }
+
+
+def to_text(stream: Stream, result: Retired) -> str:
+    """The outcome as text."""
+    undo = stream.command("retire", "--undo")
+    if result.retirement is None:
+        if result.generation is None:
+            return "nothing to do: the stream is not retired"
+        return paint("not retired any more: the query may be started again", "green")
+    if result.generation is None:
+        return f"nothing to do: the stream was retired {result.retirement}. `{undo}` takes it back"
+    left = ""
+    if result.leftovers:
+        what = counted(result.leftovers, "staged attempt")
+        left = f"\nleft by dead drivers: {what}. `{stream.command('gc', '--yes')}` removes what the rules allow"
+    done = paint("retired: `epochal status` exits with 0 from now on, and a start of the query is refused", "green")
+    return f"{done}\n`{undo}` takes it back{left}"
