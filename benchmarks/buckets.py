@@ -50,7 +50,7 @@ def main() -> None:
         spark = session("buckets", master="local[2]", conf=settings)
         found = {
             count: measure(spark, home / f"source-{count}", f"{root}/{count}", count, args)
-            for count in (args.touch * 2, args.open)
+            for count in (args.touch * args.epochs, args.open)
         }
     print(json.dumps({"on": args.on, "touch": args.touch, "open": found}))
 

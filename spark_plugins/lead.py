@@ -77,6 +77,7 @@ class Lead:
         name: str | None = None,
         state: Policy | None = None,
         waits: bool = False,
+        state: Policy | None = None,
     ) -> None:
         """Claim the next generation. With `waits`, live files of earlier drivers stay until `wait` returns."""
         self.checkpoint, self.query = checkpoint.path, checkpoint.query_id()
@@ -126,7 +127,7 @@ class Lead:
 
     def why_superseded(self) -> EpochalError | None:
         """The error of this driver if a newer generation has started. For any thread."""
-        journal = Journal(self.coordinator.journal.files, self.coordinator.journal.path)
+        journal = Journal(self.coordinator.journal.files, self.coordinator.journal.path, with_states=False)
         why = self.coordinator.begun.why_superseded(journal.read())
         return None if why is None else superseded(self.coordinator.generation, why)
 

@@ -3,7 +3,7 @@
 Read in this order:
 
 1. The words: `model`, `participant` (what a store must do), `states` (what may follow what), `errors`.
-2. What is on disk: `records`, `codec`, `journal`, on top of `files`.
+2. What is on disk: `records`, `codec`, `journal`, on top of `files`; what sinks keep over epochs: `state`.
 3. Pure decisions: `view` (the journal folded), `plan` (the next step), `offsets` (did an epoch read the same rows),
    `guard` and `choices` (what a start refuses, what the user chose), `claims` (which journal a target belongs to),
    `commit_checks` (what a commit refuses), `resolution` (what a person may decide by hand).

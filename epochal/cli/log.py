@@ -86,7 +86,7 @@ def _journals(path: str) -> list[tuple[int, Journal]]:
 
 
 def _journal(files: Files, first: str, incarnation: int) -> Journal:
-    return Journal(files, first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}")
+    return Journal(files, first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}", with_states=False)
 
 
 def _epochs(incarnation: int, journal: Journal) -> Iterator[LoggedEpoch]:

@@ -121,7 +121,7 @@ class Lab:
             if points or count:
                 failpoints.hit = Armed(tuple(points), str(self._counts) if count else "")
             if jitter is not None:
-                failpoints.hit = _jittered(jitter, kill)
+                failpoints.hit = jittered(jitter, kill)
             try:
                 drive(stream)
             finally:
@@ -217,7 +217,7 @@ def _told_by_exit_code(log: Path) -> Iterator[None]:
         os._exit(ending)
 
 
-def _jittered(seed: int, kill: Point | None) -> Callable[[str], None]:
+def jittered(seed: int, kill: Point | None = None) -> Callable[[str], None]:
     """Failpoints that move the drivers against each other, and may kill one at its n-th hit of any."""
     chance = random.Random(seed)
     hits = 0

@@ -18,13 +18,14 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from epochal.testing import StandInQuery
 from epochal.testing.processes import fork
 from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator
+from epochal.txn.errors import EpochalError
 from epochal.txn.failpoints import Armed, Failpoint
 from epochal.txn.files import LocalFiles
 from epochal.txn.model import Json
@@ -33,7 +34,7 @@ from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.view import View
 from integration_tests.kill_matrix.cases import Point, rows_of
 from integration_tests.kill_matrix.driver import CHECKPOINT, JOURNAL, PATIENCE, QUERY, JournalOfACase, SparkFiles
-from integration_tests.kill_matrix.lab import Ending, copy_state
+from integration_tests.kill_matrix.lab import Ending, copy_state, jittered
 from integration_tests.kill_matrix.workers import MEMORY
 from tests.txn.keeping import Keeping
 
@@ -43,6 +44,7 @@ ROLLED_AFTER = (4, 6)  # epochs; so that what is open is folded away with the jo
 MERGING = Policy(knobs=Knobs(dirty_ratio=0.3))  # so that segments are merged within so few epochs
 POINTS = failpoints.names(failpoints.PROTOCOL)
 HITS = 3  # of each failpoint, and the last
+RACES = 100
 
 
 class SmallJournal(JournalOfACase):
@@ -106,6 +108,7 @@ class Killing:
     def __init__(self, root: Path, every: int) -> None:
         self.kills: Counter[str] = Counter()
         self.faults: dict[str, list[str]] = {}
+        self.races_run: Counter[str] = Counter()
         self._root, self._every, self._number = root, every, 0
 
     def all(self) -> None:
@@ -121,6 +124,17 @@ class Killing:
                 story = f"{point},{second}"
                 self._finish(self._kill(self._copy(left), Point(second, 1), story), story)
             shutil.rmtree(left)
+
+    def races(self, seeds: int) -> None:
+        """Two drivers at once, timed by the seed, which fold the journal at once too; then one runs to the end."""
+        new = self._root / "new"
+        for seed in range(seeds):
+            case = self._copy(new)
+            drivers = [self._start(case, jittered(2 * seed + number)) for number in range(2)]
+            endings = [Ending(os.waitstatus_to_exitcode(os.waitpid(driver, 0)[1])) for driver in drivers]
+            self.races_run["both ended" if set(endings) == {Ending.DONE} else "one was overtaken"] += 1
+            self._blame(f"race:{seed}", list(faults(case)))
+            self._finish(case, f"race:{seed}")
 
     def _kill(self, case: Path, point: Point, story: str) -> Path:
         ended = self._run(case, Armed((Failpoint(point.name, "kill", point.hit),)))
@@ -140,15 +154,22 @@ class Killing:
         return Counter(counts.read_text().split())
 
     def _run(self, case: Path, armed: Armed) -> Ending:
+        return Ending(os.waitstatus_to_exitcode(os.waitpid(self._start(case, armed), 0)[1]))
+
+    def _start(self, case: Path, armed: Callable[[str], None]) -> int:
         child = fork()
         if child:
-            return Ending(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            return child
         ending = Ending.FAILED
         try:
             os.chdir(case)
             failpoints.hit = armed
             drive()
             ending = Ending.DONE
+        except (EpochalError, OSError):
+            ending = Ending.FENCED_OUT  # overtaken: by the journal, by a store, or by pieces that are gone
+            if isinstance(armed, Armed):
+                traceback.print_exc()
         except BaseException:  # noqa: BLE001  # the exit code tells it
             traceback.print_exc()
         finally:
@@ -172,11 +193,13 @@ def _some(hits: int) -> list[int]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--every", type=int, default=1, help="a sample: every so many of the second kills")
+    given = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
-        killing = Killing(Path(folder), arguments.parse_args().every)
+        killing = Killing(Path(folder), given.every)
         gc.freeze()  # what is there now need not be looked at, and copied, in every child
         killing.all()
-    json.dump({"kills": killing.kills, "faults": killing.faults}, sys.stdout)
+        killing.races(RACES // given.every)
+    json.dump({"kills": killing.kills, "races": killing.races_run, "faults": killing.faults}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Drivers of sinks that hold rows open are killed, for real, at every step of the protocol and again in the recovery.
+"""Drivers of sinks that hold rows open are killed, for real, at every step of the protocol and again in the recovery;
+or two run at once.
 
 Those of rolls between epochs are among them, and of a journal that folds away what is open. Without Spark.
 """
@@ -34,3 +35,5 @@ def test_a_kill_at_any_step_and_another_in_the_recovery_show_every_row_once_and_
     assert told["faults"] == {}, done.stderr[-3000:]
     assert set(told["kills"]) == set(POINTS), "one that is never killed at proves nothing"
     assert sum(told["kills"].values()) > 600 // every
+    assert sum(told["races"].values()) == 100 // every
+    assert told["races"]["one was overtaken"] > 0

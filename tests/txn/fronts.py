@@ -228,7 +228,9 @@ FIRST = _claim_of(QUERY, 1, "only")
 
 
 class KeepingStore(SharedStore):
-    """A participant that keeps a part open until two epochs are in it, or until a roll."""
+    """A participant that keeps a part open until enough epochs are in it, or until a roll."""
+
+    most = 2
 
     @property
     def rolls(self) -> Rolls:
@@ -249,10 +251,11 @@ class KeepingStore(SharedStore):
 
     def stage(self, batch: Batch[None]) -> Staged:
         attempt, pieces = batch.attempt, _pieces(batch.state)
-        closes = (*pieces, attempt.epoch) if pieces else ()
+        closes = (*pieces, attempt.epoch) if len(pieces) + 1 >= self.most else ()
         self._gather(attempt, closes)
-        changes: dict[str, Json] = {str(epoch): None for epoch in pieces} or {str(attempt.epoch): 1}
-        return Staged(_keeping_handle(pieces, keeps=not closes), 1, changes=changes)
+        opens: dict[str, Json] = {str(attempt.epoch): 1}
+        changes = dict.fromkeys(map(str, pieces)) if closes else opens
+        return Staged(_keeping_handle(pieces if closes else (), keeps=not closes), 1, changes=changes)
 
     def roll(self, request: RollRequest) -> Staged | None:
         pieces = _pieces(request.state)
@@ -298,5 +301,8 @@ def _keeping_handle(spent: tuple[int, ...], *, keeps: bool) -> Handle:
 def stores(ask: Ask, setting: Setting) -> list[SharedStore]:
     """The sinks of a setting."""
     if setting.rolling:
-        return [KeepingStore(ask, parts, claims=setting.claims) for parts in SINKS[setting.sinks]]
+        keeping = [KeepingStore(ask, parts, claims=setting.claims) for parts in SINKS[setting.sinks]]
+        for store in keeping:
+            store.most = setting.most
+        return [*keeping]
     return [SharedStore(ask, parts, claims=setting.claims) for parts in SINKS[setting.sinks]]

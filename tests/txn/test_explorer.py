@@ -21,6 +21,7 @@ from epochal.txn.model import Attempt
 from epochal.txn.plan import Decide, Finish, Removal, choose_winner, lowest_not_done, next_step, removal_of
 from epochal.txn.records import Decided, Prepared, encode
 from epochal.txn.settlement import Settlement
+from epochal.txn.state.folding import Folding
 from epochal.txn.view import View, handles
 from tests.txn import drivers
 from tests.txn.explorer import Explorer, Found
@@ -30,6 +31,8 @@ from tests.txn.world import Setting, World, faults, unfinished
 ONE_EPOCH = Setting(starts=2, epochs=1)
 ROLLED_BY_THE_FIRST = Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({1}))
 ROLLED_AND_COMPACTED = replace(ROLLED_BY_THE_FIRST, compacted=True)
+# The driver and `epochal recover` fold at once, and what is open is in segments alone.
+FOLDED_BY_TWO = Setting(starts=1, epochs=3, rolling=True, compacted=True, cleaners=1, most=3)
 ROLLED_BY_HAND = Setting(starts=1, epochs=2, rolling=True, rolls=frozenset({1}), cleaners=1, roller=True)
 
 
@@ -62,6 +65,7 @@ def found_in(setting: Setting) -> Found:
         Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({2})),
         Setting(starts=2, epochs=2, rolling=True, rolls=frozenset({1, 2}), eager=True),
         ROLLED_AND_COMPACTED,
+        FOLDED_BY_TWO,
         ROLLED_BY_HAND,
     ],
     ids=str,
@@ -321,3 +325,9 @@ def test_removing_what_is_superseded_without_a_look_at_commits_loses_an_epoch(mo
     monkeypatch.setattr(Batches, "_remove_superseded", blind)
 
     assert found_in(ONE_EPOCH).fault == "loss: epoch 0 is decided, and what its winner staged is gone"
+
+
+def test_folding_records_away_without_their_changes_of_state_leaves_rows_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Folding, "_store", lambda self, seen, through: 0)
+
+    assert found_in(FOLDED_BY_TWO).fault.startswith("left open")

@@ -59,6 +59,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.winners: dict[int, int] = {}  # of every epoch that was ever decided
         self.rolls: dict[int, int] = {}  # epoch -> rolls after it
         self.rolled: dict[int, int] = {}  # generation -> its rolls
+        self.rolled_by: set[tuple[int, int]] = set()  # generation, and the epoch before
 
     def fresh(self) -> View:
         return Journal(self.files, "journal").read()
@@ -87,6 +88,8 @@ class JournalMachine(RuleBasedStateMachine):
         epoch, generation = max(0, self.committed) + ahead, max(1, self.generation - back)
         if epoch <= self.floor or (epoch > self.committed + 1 and not self.prepared(epoch - 1)):
             return  # Spark runs epochs one after the other
+        if any(by > generation and after < epoch for by, after in self.rolled_by):
+            return  # a driver that a newer one has overtaken is fenced before Spark could commit the epoch
         part = Staged(Handle(1, {"of": generation}), generation, changes=changes_of(epoch, generation))
         created = self.journals[turn].prepare(Prepared(epoch, generation, self.offsets(epoch), {"sink": part}))
 
@@ -180,6 +183,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert journal.roll(record)
         journal.finish_roll(record)
         self.rolled[self.generation] = number
+        self.rolled_by.add((self.generation, self.done))
         self.rolls[self.done] = self.rolls.get(self.done, 0) + 1
 
     @rule(data=st.data())

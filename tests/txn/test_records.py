@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.txn.codec import LARGE
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Description, Handle, Json, Staged, canonical
@@ -303,3 +304,18 @@ def test_a_folder_in_the_journal_is_an_error(name: str) -> None:
 
     with pytest.raises(JournalCorrupt, match=f"journal/{name}: a folder does not belong in a journal"):
         Journal(files, "journal").read()
+
+
+@pytest.mark.parametrize("place", [0, 12, 60, 80, 90, 5000, -40, -2, -1])
+def test_a_large_record_with_another_byte_is_refused(place: int) -> None:
+    changes: dict[str, Json] = {f"key {number}": number for number in range(10_000)}
+    record = Prepared(0, 1, "", {"sink": Staged(Handle(1, {}), 1, changes=changes)})
+    data = encode(record)
+    broken = bytearray(data)
+    broken[place] ^= 1
+
+    assert len(data) > LARGE
+    assert decode("path", record.name, data) == record
+    assert_corrupt(record.name, bytes(broken))
+    assert_corrupt(record.name, data[:-1])
+    assert_corrupt(record.name, data + b"\n")

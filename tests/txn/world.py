@@ -9,7 +9,8 @@ Staging an epoch takes two operations, one for each part of its rows, so that a 
 them; what it removed stays missing. One sink stages both parts, or two sinks one each.
 
 Where parts stay open over epochs (`Setting.rolling`) there is one sink, and its rows are known by their epochs: each
-epoch adds a piece, the second piece closes a part, and so does a roll. What is closed is copied while it is staged.
+epoch adds a piece, the second piece (`Setting.most`) closes a part, and so does a roll. What is closed is copied while
+it is staged.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Setting:
     fencing: bool = False  # `epochal gc --fence`
     begin_first: bool = False  # the coordinator begins before Spark reads commits/, not in the first batch
     rolling: bool = False  # parts stay open over epochs; all that is open is closed at a driver's end
+    most: int = 2  # epochs of a part; with more, what is open outlives the records that say so
     rolls: frozenset[int] = frozenset()  # the generations that also close it before each of their epochs
     roller: bool = False  # the cleaners are `epochal roll` instead of `epochal gc`
     claims: bool = False  # stores are claimed; else each start holds them as it comes, which is so with one journal
@@ -55,6 +57,7 @@ class Setting:
     def __str__(self) -> str:
         flags = ("eager", "compacted", "begin_first", "cleaners", "fencing", "rolling", "roller", "claims")
         modes = [name for name in flags if getattr(self, name)] + [f"{g} rolls" for g in sorted(self.rolls)]
+        modes += [f"parts of {self.most}"] if self.most != 2 else []
         return " ".join([f"{self.starts} starts, {self.epochs} epochs, {self.sinks} sinks", *modes])
 
 
