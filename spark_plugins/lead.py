@@ -77,7 +77,6 @@ class Lead:
         name: str | None = None,
         state: Policy | None = None,
         waits: bool = False,
-        state: Policy | None = None,
     ) -> None:
         """Claim the next generation. With `waits`, live files of earlier drivers stay until `wait` returns."""
         self.checkpoint, self.query = checkpoint.path, checkpoint.query_id()

@@ -452,7 +452,6 @@ class EpochWriter:
             name=self.stream or name,
             state=self._state,
             waits=waits,
-            state=self._state,
         )
 
     def _coordinator(self, files: Files, path: str) -> Coordinator[DataFrame]:
