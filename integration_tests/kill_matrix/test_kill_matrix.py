@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(900)
 
 # Every so many of what a plan combines; the whole of it is part of the long matrix.
 sampled = pytest.mark.parametrize(
-    "every", [pytest.param(8, id="sample"), pytest.param(1, id="whole", marks=pytest.mark.matrix)]
+    "every", [pytest.param(4, id="sample"), pytest.param(1, id="whole", marks=pytest.mark.matrix)]
 )
 
 

@@ -19,7 +19,7 @@ from integration_tests.kill_matrix.workers import ROOT
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.mark.parametrize("every", [pytest.param(8, id="sample"), pytest.param(1, id="whole", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("every", [pytest.param(4, id="sample"), pytest.param(1, id="whole", marks=pytest.mark.matrix)])
 def test_a_kill_at_any_step_and_another_in_the_recovery_show_every_row_once_and_leave_nothing_open(every: int) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "integration_tests.kill_matrix.rolling", "--every", str(every)],

@@ -17,7 +17,16 @@ from epochal.txn.journal import Journal
 from tests.cli.scene import QUERY, Scene
 from tests.sinks.compacting import name_of, publish
 
-CHANGING = ("create", "rename", "make_folder", "delete", "move_folder", "join_in_place", "join_copies", "join_all_copies")
+CHANGING = (
+    "create",
+    "rename",
+    "make_folder",
+    "delete",
+    "move_folder",
+    "join_in_place",
+    "join_copies",
+    "join_all_copies",
+)
 HALF = b"half of a record"
 
 

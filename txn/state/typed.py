@@ -41,7 +41,7 @@ class Edit:
     @property
     def changes(self) -> dict[str, Json]:
         """What this epoch changes: new values by flat key, None for a key that is deleted."""
-        return {key: value for key, value in self._changes.items() if self._before.get(key) != value}
+        return {key: value for key, value in self._changes.items() if not _same(self._before.get(key), value)}
 
     def value(self, name: str) -> ValueState:
         """One JSON value."""
@@ -57,7 +57,7 @@ class Edit:
 
     def get(self, key: str) -> Json:
         """The value under a flat key; None if there is none. For state of older versions, which has no names."""
-        return self._changes[key] if key in self._changes else self._before.get(key)
+        return _copy(self._changes[key] if key in self._changes else self._before.get(key))
 
     def put(self, key: str, value: Json) -> None:
         """Set the value under a flat key; None deletes it."""
@@ -182,6 +182,18 @@ class ListState:
     def _set_head(self, first: int, after: int) -> None:
         # An empty list goes on counting: a number is never used for two elements.
         self._edit.put(self._name, {"first": first, "next": after})
+
+
+def _copy(value: Json) -> Json:
+    """A copy: whoever changes what was returned must put it back, or nothing is recorded."""
+    if isinstance(value, dict):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON: to Python 1, 1.0 and True are equal."""
+    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _checked(what: str, value: Json) -> Json:

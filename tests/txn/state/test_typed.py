@@ -173,3 +173,25 @@ def test_epochs_of_typed_changes_are_what_plain_dicts_and_lists_are(
     after = Edit(state)
     assert {name: dict(after.map(f"m{name}")) for name in maps} == maps
     assert {name: list(after.list(f"l{name}")) for name in lists} == lists
+
+
+def test_a_value_that_was_read_changed_and_put_back_is_recorded() -> None:
+    before: dict[str, Json] = {"open day=1/": {"files": [1], "n": 1}, "target": {"n": 1}}
+    state = Edit(before)
+    part, target = state.map("open")["day=1/"], state.value("target").get()
+    assert isinstance(part, dict)
+    assert isinstance(target, dict)
+    part["n"], part["files"], target["n"] = 2, [1, 2], 2
+    state.map("open")["day=1/"] = part
+    state.value("target").set(target)
+
+    assert before == {"open day=1/": {"files": [1], "n": 1}, "target": {"n": 1}}
+    assert state.changes == {"open day=1/": {"files": [1, 2], "n": 2}, "target": {"n": 2}}
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), (0, False), (1.0, 1), ({"n": [1]}, {"n": [True]})])
+def test_values_that_only_python_takes_for_equal_are_changes(old: Json, new: Json) -> None:
+    state = Edit({"target": old})
+    state.value("target").set(new)
+
+    assert json.dumps(state.changes) == json.dumps({"target": new})
