@@ -298,7 +298,7 @@ def _settle_at_exit() -> None:
 def _wait_for_events() -> None:
     """Wait until Spark's listener bus is empty: an event after Python has exited logs a page of Java errors."""
     context = SparkContext._active_spark_context
-    if context is None:
+    if context is None or context._jsc is None:  # stopped, or its JVM has died
         return
     try:
         context._jsc.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT)

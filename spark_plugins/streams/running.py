@@ -24,7 +24,7 @@ from epochal.spark_plugins.streams.java_faults import brief
 from epochal.spark_plugins.streams.report import AWAY, FAULTS, OK
 from epochal.spark_plugins.streams.secrets import mask
 from epochal.spark_plugins.streams.signals import stopping_by
-from epochal.txn.errors import EpochalError, NotSettled, SettlingFailed, TwoDrivers
+from epochal.txn.errors import EpochalError, NotSettled, SettlingFailed, SparkGone, TwoDrivers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 Say = Callable[[str], None]
-PASSING = (NotSettled, SettlingFailed, TwoDrivers)  # a restart may help; other refusals would be repeated
+PASSING = (NotSettled, SettlingFailed, SparkGone, TwoDrivers)  # a restart may help; other refusals would be repeated
 
 
 @dataclass(frozen=True)
