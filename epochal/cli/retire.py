@@ -23,6 +23,7 @@ from epochal.txn.retirement import Retirement, record_retirement, retirement_of
 from epochal.txn.start import driver
 
 TRIES = 10  # of a command that other starts overtake
+OVERTAKEN = "other drivers or commands have started on this stream again and again. Nothing was changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def retire(stream: Stream, why: str) -> Retired:
         generation = record_retirement(stream.journal, status.latest, retirement, driver(__version__))
         if generation is not None:
             return Retired(retirement, generation, len(status.leftovers))
-    raise Refused("other drivers or commands have started on this stream again and again. Nothing was changed")
+    raise Refused(OVERTAKEN)
 
 
 def take_back(stream: Stream) -> Retired:
@@ -66,7 +67,7 @@ def take_back(stream: Stream) -> Retired:
         generation = record_retirement(stream.journal, latest, None, driver(__version__))
         if generation is not None:
             return Retired(None, generation)
-    raise Refused("other drivers or commands have started on this stream again and again. Nothing was changed")
+    raise Refused(OVERTAKEN)
 
 
 def check(status: StreamStatus) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from epochal.txn.state.segments import Segment
-from epochal.txn.state.shards import Entries, overlapping, partition
+from epochal.txn.state.shards import Entries, merge_by_sink, overlapping, partition
 
 
 def merged_blocks(
@@ -18,13 +18,7 @@ def merged_blocks(
     """
     readers = [_Reader(segment, shards) for segment in segments]
     for shard in range(shards):
-        merged: dict[str, Entries] = {}
-        for reader in readers:
-            for sink, entries in reader.read(shard):
-                if sink in merged:
-                    merged[sink].add(entries)
-                else:
-                    merged[sink] = entries
+        merged = merge_by_sink(found for reader in readers for found in reader.read(shard))
         for sink, entries in sorted(merged.items()):
             if drop_before is not None:
                 entries.deleted = {key: at for key, at in entries.deleted.items() if at > drop_before}

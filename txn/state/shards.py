@@ -95,6 +95,17 @@ def merge(parts: Iterable[Entries]) -> Entries:
     return whole
 
 
+def merge_by_sink(parts: Iterable[tuple[str, Entries]]) -> dict[str, Entries]:
+    """Entries of some sinks, the oldest first, as one for each sink. The first ones of a sink are changed in place."""
+    merged: dict[str, Entries] = {}
+    for sink, entries in parts:
+        if sink in merged:
+            merged[sink].add(entries)
+        else:
+            merged[sink] = entries
+    return merged
+
+
 def select(entries: Entries, shard: int, shards: int) -> Entries:
     """The entries of one shard."""
     if shards == 1:

@@ -12,7 +12,7 @@ from epochal.txn.files import Files, join
 from epochal.txn.json_value import Json
 from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.segments import Block, Segment, SegmentRef, SegmentWriter, parsed
-from epochal.txn.state.shards import Entries, partition, shards_for
+from epochal.txn.state.shards import Entries, merge_by_sink, partition, shards_for
 
 SIDE_BY_SIDE = 1 << 20  # bytes from which on threads are worth their start
 READERS = 4  # threads that read and decompress; parsing is one thread's work
@@ -100,14 +100,7 @@ class SegmentFiles:
 
 def read_shard(segments: Sequence[Segment], shard: int, shards: int) -> dict[str, Entries]:
     """The entries of one shard of any layout in some segments, oldest first, merged by sink."""
-    merged: dict[str, Entries] = {}
-    for segment in segments:
-        for sink, entries in segment.read(shard, shards):
-            if sink in merged:
-                merged[sink].add(entries)
-            else:
-                merged[sink] = entries
-    return merged
+    return merge_by_sink(found for segment in segments for found in segment.read(shard, shards))
 
 
 def missing(path: str) -> JournalCorrupt:
