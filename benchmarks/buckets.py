@@ -18,9 +18,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import note
-from benchmarks.memory import IMPATIENT, resident_mb
+from benchmarks.memory import place, resident_mb
 from epochal import EpochWriter, Rolling, RollingFileSink, StatePolicy, session
-from epochal.testing import servers
 from epochal.txn.journal import Journal
 
 if TYPE_CHECKING:
@@ -42,11 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-buckets-")))
-        root, settings = f"file:{home}", {}
-        if args.on == "hdfs":
-            cluster = stack.enter_context(servers.hdfs())
-            root = f"{cluster.uri}/buckets"
-            settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key} | IMPATIENT
+        root, settings = place(args.on, home, "buckets", stack)
         spark = session("buckets", master="local[2]", conf=settings)
         found = {
             count: measure(spark, home / f"source-{count}", f"{root}/{count}", count, args)

@@ -37,6 +37,15 @@ def resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
+def place(on: str, home: Path, name: str, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
+    """Where to write, on the local disk or on an HDFS that runs until the stack ends, and the session's settings."""
+    if on == "local":
+        return f"file:{home}", {}
+    cluster = stack.enter_context(servers.hdfs())
+    settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
+    return f"{cluster.uri}/{name}", settings | IMPATIENT
+
+
 def main() -> None:
     """Run the epochs and report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
@@ -48,12 +57,7 @@ def main() -> None:
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="epochal-memory-")))
-        root, settings = f"file:{home}", {}
-        if args.on == "hdfs":
-            cluster = stack.enter_context(servers.hdfs())
-            root = f"{cluster.uri}/memory"
-            settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
-            settings |= IMPATIENT
+        root, settings = place(args.on, home, "memory", stack)
         spark = session("memory", master="local[2]", conf=settings)
         seen: list[tuple[float, float]] = []  # megabytes and seconds, an epoch each
         for partitions, epochs in ((1, range(args.epochs // 2)), (3, range(args.epochs // 2, args.epochs))):
