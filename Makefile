@@ -3,8 +3,8 @@ PYTHON ?=
 VENV = .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
-# Tests that run at a time. Each of these has a Spark and servers of its own: some 3 GB.
-WORKERS = 2
+# Tests that run at a time.
+WORKERS = $(shell sh scripts/test_workers.sh)
 
 .PHONY: help setup demo test test-fast test-matrix test-docker lint bench clean java browser
 
@@ -40,7 +40,14 @@ bench: java $(READY) ## the benchmarks
 	@$(BIN)/python -m benchmarks.rolling
 	@$(BIN)/python -m benchmarks.delta
 	@$(BIN)/python -m benchmarks.forks
+	@$(BIN)/python -m benchmarks.state --updates 1000000
+	@$(BIN)/python -m benchmarks.buckets --open 10000 --few 1000 --touch 500 --epochs 4
+	@$(BIN)/python -m benchmarks.recovery --updates 200000 400000 --kinds RA --settings off relaxed
+	@$(BIN)/python -m benchmarks.recovery_plan --settings 3 --rounds 1 --rows 200000
 	@$(BIN)/python -m benchmarks.observing
+	@$(BIN)/python -m benchmarks.standby
+	@$(BIN)/python -m benchmarks.scale_model
+	@$(BIN)/python -m benchmarks.scaling --parts sinks files epochs executors
 	@$(BIN)/python -m benchmarks.cassandra
 
 clean: ## remove .venv and everything that can be made again

@@ -11,14 +11,13 @@ has 50 consecutive rows; ``unique`` has one. Spark's own resolver fetches the co
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import command
-from benchmarks.measure import CpuMeter, Figure, note, race, table
+from benchmarks.measure import CpuMeter, Figure, note, race, rate_lines, rates, table
 from benchmarks.streams import SourceStream
 from epochal import CassandraSink, EpochWriter, session
 from epochal.testing import servers
@@ -125,17 +124,6 @@ def _session(server: servers.CassandraCluster, *, connector: bool) -> SparkSessi
     return session("benchmark", master="local[2]", conf=conf)
 
 
-def _found(figures: Sequence[Figure], bench: Bench, rows: int) -> dict[str, dict[str, float]]:
-    return {
-        f.name: {
-            "rows_per_second": round(rows / f.median),
-            "ratio": round(f.ratio, 3),
-            "cpu_us_per_row": round(1e6 * statistics.median(bench.cpu[f.name][1:]) / rows, 1),
-        }
-        for f in figures
-    }
-
-
 def main() -> None:
     """Race and report."""
     from cassandra.cluster import Cluster
@@ -158,16 +146,9 @@ def main() -> None:
             command.titled(title)
             bench = Bench(SourceStream(spark, results.home, epochs, rows), server, admin, shape, rows)
             figures = bench.race(args.ways, args.rounds)
-            found = _found(figures, bench, epochs * rows)
-            results.add(shape, found, "\n".join([title, table(figures, args.ways[0]), *_rates(found)]))
+            found = rates(figures, bench.cpu, epochs * rows)
+            results.add(shape, found, "\n".join([title, table(figures, args.ways[0]), *rate_lines(found)]))
         admin.cluster.shutdown()
-
-
-def _rates(found: dict[str, dict[str, float]]) -> list[str]:
-    return [
-        f"{way:<28} {one['rows_per_second']:>9,} rows/s {one['cpu_us_per_row']:>9} us of CPU a row"
-        for way, one in found.items()
-    ]
 
 
 if __name__ == "__main__":

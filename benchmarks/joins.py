@@ -17,6 +17,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.hdfs import hdfs
 from benchmarks.measure import note, race, table, timed
 from epochal import session
 from epochal.sinks.files.commit import Publisher
@@ -25,7 +26,6 @@ from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import EpochFacts
 from epochal.sinks.storage.hadoop import HadoopFiles
 from epochal.sinks.storage.sink_files import OneByOne, SinkFiles
-from epochal.testing import servers
 from epochal.txn.model import Attempt
 
 if TYPE_CHECKING:
@@ -102,10 +102,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="machines read this")
     args = parser.parse_args()
-    with servers.hdfs() as cluster:
-        settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
+    with hdfs() as (uri, settings):
         spark = session("joins", master="local[2]", conf=settings)
-        bench = Bench(spark, f"{cluster.uri}/joins", args.parts, args.pieces)
+        bench = Bench(spark, f"{uri}/joins", args.parts, args.pieces)
         kinds: dict[str, SinkFiles] = {PEER: InTurn(spark), "side by side": HadoopFiles(spark)}
         title = f"{args.parts} parts of {args.pieces} pieces closed at once, hdfs, {args.rounds} rounds"
         note(title)

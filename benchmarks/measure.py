@@ -144,3 +144,23 @@ def table(figures: Sequence[Figure], peer: str) -> str:
 def note(text: str) -> None:
     """Print progress to stderr; stdout has the result."""
     print(text, file=sys.stderr, flush=True)
+
+
+def rates(figures: Sequence[Figure], cpu: Mapping[str, Sequence[float]], rows: int) -> dict[str, dict[str, float]]:
+    """Rows a second, the ratio, and the client's CPU time a row; the first run of each is the warm-up."""
+    return {
+        f.name: {
+            "rows_per_second": round(rows / f.median),
+            "ratio": round(f.ratio, 3),
+            "cpu_us_per_row": round(1e6 * statistics.median(cpu[f.name][1:]) / rows, 1),
+        }
+        for f in figures
+    }
+
+
+def rate_lines(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The same for people."""
+    return [
+        f"{way:<28} {one['rows_per_second']:>9,} rows/s {one['cpu_us_per_row']:>9} us of CPU a row"
+        for way, one in found.items()
+    ]

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarks.hdfs import hdfs
 from benchmarks.measure import note
 from epochal import EpochWriter, Rolling, RollingFileSink, session
-from epochal.testing import servers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +37,14 @@ def resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
-def place(on: str, home: Path, name: str, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
+def place(
+    on: str, home: Path, name: str, stack: contextlib.ExitStack, heap: str | None = None
+) -> tuple[str, dict[str, str]]:
     """Where to write, on the local disk or on an HDFS that runs until the stack ends, and the session's settings."""
     if on == "local":
         return f"file:{home}", {}
-    cluster = stack.enter_context(servers.hdfs())
-    settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
-    return f"{cluster.uri}/{name}", settings | IMPATIENT
+    uri, settings = stack.enter_context(hdfs(heap))
+    return f"{uri}/{name}", settings | IMPATIENT
 
 
 def main() -> None:

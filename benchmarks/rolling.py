@@ -36,12 +36,12 @@ from benchmarks import command
 from benchmarks.disks import CORES, Disk, Sessions, Standings, race_on
 from benchmarks.flink import Copied, Flink, NoFlink, flink
 from benchmarks.flink.pace import Paced
+from benchmarks.hdfs import hdfs
 from benchmarks.measure import note, timed
 from benchmarks.streams import SCHEMA, SourceStream
 from epochal import EpochWriter, Rolling, RollingFileSink
 from epochal.sinks.files.options import Format
 from epochal.sinks.storage.hadoop import resolve
-from epochal.testing import servers
 from epochal.txn.coordinator import Coordinator
 
 if TYPE_CHECKING:
@@ -226,9 +226,8 @@ def main() -> None:
         roots = {"local": f"file:{results.home}"} if args.on != "hdfs" else {}
         settings: dict[str, str] = {}
         if args.on != "local":
-            cluster = stack.enter_context(servers.hdfs())
-            roots["hdfs"] = f"{cluster.uri}/bench"
-            settings = {key: value for key, value in cluster.settings.items() if "defaultFS" not in key}
+            uri, settings = stack.enter_context(hdfs())
+            roots["hdfs"] = f"{uri}/bench"
         sessions = stack.enter_context(Sessions(settings))
         other = _flink(stack, sessions, results.home, settings) if args.flink else None
         for place, root in roots.items():

@@ -1,17 +1,24 @@
 """What sinks' state costs: restoring it, keeping it, and an epoch. Without Spark.
 
-    python -m benchmarks.state [--updates 1000000 ...] [--parts restore epochs objective] [--plots docs/state] [--json]
+    python -m benchmarks.state [--updates 1000000 ...] [--parts restore epochs objective] [--kinds FLF RA]
+        [--policies ...] [--live 500000] [--recovery 1] [--plots docs/images] [--json]
 
 * restore: updates of one hot key set (FLF: 1,000 keys) and of distinct keys (RA), in epochs of 5,000, with compaction
   off, relaxed, aggressive, by the default and by an objective. Then a new process restores the state.
 * epochs: what an epoch of 100 changes costs beside 1,000 to 1,000,000 entries.
-* objective: a load that changes tenfold, and how long a restart would have taken at each moment.
+* objective: a load that changes tenfold, and how long a restart would have taken at each moment. `--policies` and
+  `--recovery` say which settings are compared, `--live` how many entries there are.
+
+Each stream is written and restored in processes of its own. They hold the state in memory, as a driver does: the
+table has the most that either took. With RA that grows with the updates, by some 350 bytes each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -21,9 +28,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import note, percentile
-from benchmarks.state_plots import draw
+from benchmarks.state_plots import draw, epochs_table, objective_table, restore_table
 from epochal.txn.files import LocalFiles, join
 from epochal.txn.journal import Journal
 from epochal.txn.model import Handle, Json, Staged
@@ -41,8 +49,10 @@ POLICIES: dict[str, Policy | None] = {
     "aggressive": Policy(knobs=Knobs(dirty_ratio=0.01, segment_age=0.1, retention=0.1)),
     "default": Policy(),
     "objective": Policy(recovery=0.5),
+    "cpu 2 %": Policy(cpu=0.02),
 }
 KINDS = ("FLF", "RA")
+PARTS = ("restore", "epochs", "objective")
 PAPER = {
     "FLF": {1_000_000: 2.6, 3_000_000: 8.4, 6_000_000: 17.1},
     "RA": {1_000_000: 1.8, 3_000_000: 4.4, 6_000_000: 9.2},
@@ -63,36 +73,41 @@ class Run:
     cpu_s: float = 0.0
     folding_cpu_s: float = 0.0
     wall_s: float = 0.0
+    writing_mb: float = 0.0  # the most memory that a process took
+    restoring_mb: float = 0.0
     sizes_mb: list[float] = field(default_factory=list)
 
 
 class Stream:
     """A journal that gets epochs, as a driver writes them, with folding in the background."""
 
-    def __init__(self, path: str, policy: Policy | None) -> None:
+    def __init__(self, path: str, policy: Policy | None, *, generation: int = 1, epoch: int = 0) -> None:
         self.journal = Journal(FILES, path, policy=policy)
-        self.journal.claim(GenerationStarted(1, "query", base=0))
+        if epoch:
+            self.journal.read()
+        self.journal.claim(GenerationStarted(generation, "query", base=0))
+        self.generation = generation
         self.folding = BackgroundFolding(share=lambda: self.journal.share)
         self.folds = policy is not None
-        self.epoch = 0
+        self.epoch = epoch
         if self.folds:
             self.folding.start()
 
     def run(self, changes: dict[str, Json]) -> None:
         """One epoch, all the way."""
         staged = {"sink": Staged(Handle(1, {}), len(changes), changes=changes)}
-        record = Prepared(self.epoch, 1, "offsets", staged)
+        record = Prepared(self.epoch, self.generation, "offsets", staged)
         if self.folds:
             self.journal.prepare(record)
             self.journal.read()
-            self.journal.decide(self.epoch, 1)
+            self.journal.decide(self.epoch, self.generation)
             view = self.journal.read()
-            self.journal.finish(self.epoch, 1)
+            self.journal.finish(self.epoch, self.generation)
             plan = self.journal.plan(view, retain=RETAIN)
             if plan is not None:
                 self.folding.offer(self.journal, plan)
         else:  # without folding a driver's own reading would cost more with each epoch: leave it out
-            for each in (record, Decided(self.epoch, 1), Done(self.epoch, 1)):
+            for each in (record, Decided(self.epoch, self.generation), Done(self.epoch, self.generation)):
                 FILES.create(join(self.journal.path, each.name), encode(each))
         self.epoch += 1
 
@@ -151,38 +166,57 @@ def written(kind: str, count: int, name: str, path: Path) -> Run:
     return run
 
 
+def child(option: str, *values: object) -> dict[str, Any]:
+    """Do something in a new process."""
+    command = [sys.executable, "-m", "benchmarks.state", option, *map(str, values)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def memory_mb() -> float:
+    """The most memory that this process has taken."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def write_here(kind: str, count: str, name: str, path: str) -> None:
+    """In the new process: write, and say what it cost."""
+    run = written(kind, int(count), name, Path(path))
+    run.writing_mb = memory_mb()
+    print(json.dumps(asdict(run)))
+
+
 def restored(path: Path) -> dict[str, float]:
     """Restore in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.state", "--restore", str(path)], capture_output=True, text=True, check=True
-    )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return child("--restore", path)
 
 
 def restore_here(path: str) -> None:
     """In the new process: restore, and say how long it took."""
     begun, cpu = time.perf_counter(), time.process_time()
     entries = sum(len(state) for state in Journal(FILES, path).read().sink_states().values())
-    print(json.dumps({"s": time.perf_counter() - begun, "cpu": time.process_time() - cpu, "entries": entries}))
+    taken = {"s": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+    print(json.dumps({**taken, "entries": entries, "mb": memory_mb()}))
 
 
-def restores(counts: list[int]) -> list[Run]:
+def restores(kinds: list[str], counts: list[int], policies: list[str]) -> list[Run]:
     """Every kind, count and policy."""
     runs = []
-    for kind in KINDS:
+    for kind in kinds:
         for count in counts:
-            for name in POLICIES:
+            for name in policies:
                 with folder() as home:
-                    run = written(kind, count, name, home / "journal")
+                    run = Run(**child("--write", kind, count, name, home / "journal"))
                     took = [restored(home / "journal") for _ in range(3)]
                 best = min(took, key=lambda one: one["s"])
                 run.restore_s, run.restore_cpu_s, run.entries = best["s"], best["cpu"], int(best["entries"])
+                run.restoring_mb = max(one["mb"] for one in took)
                 runs.append(run)
                 note(
                     f"  {kind:<4}{count:>10,} {name:<11} restore {run.restore_s:6.2f} s (cpu {run.restore_cpu_s:5.2f})"
                     f"  {run.entries:>9,} entries  {run.sizes_mb[-1]:8.1f} MB  writing: cpu {run.cpu_s:6.1f} s, "
-                    f"{run.folding_cpu_s:5.1f} s of it folding"
+                    f"{run.folding_cpu_s:5.1f} s of it folding; memory {run.writing_mb:,.0f} MB, restoring "
+                    f"{run.restoring_mb:,.0f} MB"
                 )
     return runs
 
@@ -233,70 +267,140 @@ def epoch_costs(sizes: list[int], epochs: int = 60) -> dict[int, dict[str, float
     return found
 
 
-LOADS = (500, 5000, 500, 5000)  # changes of an epoch, each for a quarter of the time
+LOADS = (500, 5000) * 4  # changes of an epoch, each for its part of the time
+PACE = 0.1  # seconds from one epoch to the next: as quick as Spark's are
+CRASHES = 24
 
 
-def objective_held(seconds: float, epochs: int = 240, live: int = 200_000) -> dict[str, dict[str, float]]:
-    """A load that changes tenfold: how long restarts would take, and what that costs, by policy."""
-    found = {}
-    policies = {name: policy for name, policy in POLICIES.items() if name not in ("off", "objective")}
-    for name, policy in {**policies, f"recovery {seconds:g} s": Policy(recovery=seconds)}.items():
+def objective_held(
+    policies: dict[str, Policy | None], *, live: int, recoveries: list[float], epochs: int = 480
+) -> dict[str, dict[str, Any]]:
+    """A load that changes tenfold, over entries that are there before: how long restarts take, and what that costs.
+
+    What a crash at a moment would leave is copied there and then, and restored after the run: in a real restart no
+    thread folds beside it.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    settings = {name: policy for name, policy in policies.items() if name not in ("off", "objective")}
+    for name, policy in (settings | {f"recovery {s:g} s": Policy(recovery=s) for s in recoveries}).items():
         with folder() as home:
             path = home / "journal"
-            stream = Stream(str(path), policy)
-            took = []
-            begun, cpu, paused = time.perf_counter(), time.process_time(), 0.0
+            stream = Stream(str(path), policy, generation=2, epoch=filled(path, live))
+            begun, cpu, folding = time.perf_counter(), time.process_time(), stream.folding.seconds
+            at, late = 0, 0.0  # the next change, and the seconds by which an epoch ended too late
             for epoch in range(epochs):
+                time.sleep(max(0.0, begun + epoch * PACE - time.perf_counter()))
                 load = LOADS[epoch * len(LOADS) // epochs]
-                stream.run({f"key {(epoch * load + number) * 7919 % live}": [epoch, number] for number in range(load)})
-                if epoch % (epochs // 24) == epochs // 24 - 1:
-                    before = time.perf_counter()
-                    took.append(restored(path)["s"])
-                    paused += time.perf_counter() - before
+                stream.run({f"key {(at + number) * 7919 % live}": [epoch, number] for number in range(load)})
+                at += load
+                late = max(late, time.perf_counter() - begun - (epoch + 1) * PACE)
+                if epoch % (epochs // CRASHES) == epochs // CRASHES - 1:
+                    crash(path, home / f"crash-{epoch:06d}")
+            wall, used = time.perf_counter() - begun, time.process_time() - cpu
+            folded = stream.folding.seconds - folding
             stream.end()
-            wall, used = time.perf_counter() - begun - paused, time.process_time() - cpu
-            folding = stream.folding.seconds
+            took = [restored(copy) for copy in sorted(home.glob("crash-*"))]
+        if wrong := [one["entries"] for one in took if one["entries"] != live]:
+            raise SystemExit(f"{name}: {wrong[0]:,.0f} entries were restored instead of {live:,}")
+        p95 = percentile([one["s"] for one in took], 0.95)
         found[name] = {
-            "p95_s": percentile(took, 0.95),
-            "median_s": statistics.median(took),
+            "p95_s": p95,
+            "median_s": statistics.median([one["s"] for one in took]),
+            "p95_cpu_s": percentile([one["cpu"] for one in took], 0.95),
+            "holds": {f"{seconds:g}": p95 <= seconds for seconds in recoveries},
             "cpu_s": used,
-            "folding_cpu_s": folding,
+            "folding_cpu_s": folded,
             "wall_s": wall,
+            "late_s": late,
+            "restarts_s": [round(one["s"], 3) for one in took],
         }
         note(
             f"  {name:<15} restart: median {found[name]['median_s']:.2f} s, 95th percentile "
-            f"{found[name]['p95_s']:.2f} s; cpu {used:.1f} s, {folding:.1f} s of it folding"
+            f"{found[name]['p95_s']:.2f} s ({found[name]['p95_cpu_s']:.2f} s of a processor); "
+            f"in {wall:.0f} s: cpu {used:.1f} s, {folded:.1f} s of it folding; at most {late:.1f} s late"
         )
     return found
+
+
+def filled(path: Path, live: int) -> int:
+    """Write so many entries, fold them into one segment, and stop. The number of the next epoch."""
+    stream = Stream(str(path), POLICIES["aggressive"])
+    for start in range(0, live, AN_EPOCH):
+        stream.run({f"key {number}": [-1, number] for number in range(start, min(live, start + AN_EPOCH))})
+    for _ in range(2 * RETAIN + 5):  # so that the last large epochs are folded too
+        stream.run({"key 0": -1})
+        stream.folding.wait(600)
+    stream.end()
+    return stream.epoch
+
+
+def crash(path: Path, copy: Path) -> None:
+    """Keep the journal as it is now. Its files never change, so links will do; folding may remove some meanwhile."""
+    while True:
+        copy.mkdir()
+        names = sorted(os.listdir(path))
+        try:
+            for name in names:
+                os.link(path / name, copy / name)
+        except FileNotFoundError:
+            names = []
+        if names and sorted(os.listdir(path)) == names:
+            return
+        for name in os.listdir(copy):
+            (copy / name).unlink()
+        copy.rmdir()
 
 
 def main() -> None:
     """Run the parts that were asked for and report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state", description=__doc__.splitlines()[0])
     parser.add_argument("--updates", type=int, nargs="+", default=[1_000_000, 3_000_000, 6_000_000])
-    parser.add_argument("--parts", nargs="+", default=["restore", "epochs", "objective"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of the restores")
+    parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
+    parser.add_argument("--live", type=int, default=500_000, help="entries, of the objective")
+    parser.add_argument("--recovery", type=float, nargs="*", default=[1.0], help="objectives, in seconds")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     parser.add_argument("--json", action="store_true", help="machines read this")
     parser.add_argument("--restore", help=argparse.SUPPRESS)
+    parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.restore:
         restore_here(args.restore)
         return
-    result: dict[str, object] = {}
+    if args.write:
+        write_here(*args.write)
+        return
+    result: dict[str, Any] = {"paper": PAPER}
     parts: dict[str, Callable[[], None]] = {
         "restore": lambda: result.update(
-            restore=[asdict(run) for run in restores(args.updates)], old_way=the_old_way(args.updates[0])
+            restore=[asdict(run) for run in restores(args.kinds, args.updates, args.policies)],
+            old_way=the_old_way(args.updates[0]) if "RA" in args.kinds else {},
         ),
         "epochs": lambda: result.update(epochs=epoch_costs([1_000, 10_000, 100_000, 1_000_000])),
-        "objective": lambda: result.update(objective=objective_held(0.5)),
+        "objective": lambda: result.update(
+            live=args.live,
+            objective=objective_held(
+                {name: POLICIES[name] for name in args.policies}, live=args.live, recoveries=args.recovery
+            ),
+        ),
     }
     for name in args.parts:
         note(name)
         parts[name]()
-    result["paper"] = PAPER
     if args.plots:
         draw(result, args.plots)
-    print(json.dumps(result, indent=None if args.json else 1))
+    if args.json:
+        print(json.dumps(result))
+        return
+    tables = []
+    if "restore" in result:
+        tables.append(restore_table(result["restore"], PAPER, result["old_way"]))
+    if "epochs" in result:
+        tables.append(epochs_table(result["epochs"]))
+    if "objective" in result:
+        tables.append(objective_table(result["objective"], result["live"]))
+    print("\n\n".join(tables))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pictures of `benchmarks.state`, as plain SVG."""
+"""Pictures and tables of `benchmarks.state`."""
 
 from __future__ import annotations
 
@@ -6,62 +6,98 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 320, 60, 44, 30
-COLOURS = ("#888888", "#d95f02", "#7570b3", "#1b9e77", "#e7298a", "#66a61e")
+from epochal.spark_plugins.recovery.chart import draw as chart
+
+Runs = Sequence[Mapping[str, Any]]
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> None:
-    """Draw what a run has measured."""
+    """Draw what a run has measured. Restores by processor time: on a quiet machine it is that of the clock."""
     folder.mkdir(parents=True, exist_ok=True)
     runs = result.get("restore", [])
     for kind in sorted({run["kind"] for run in runs}):
         own = [run for run in runs if run["kind"] == kind]
-        names = list(dict.fromkeys(run["policy"] for run in own))
-        lines = {
-            name: [(run["updates"] / 1e6, run["restore_s"]) for run in own if run["policy"] == name] for name in names
-        }
-        lines["paper, off"] = [(int(n) / 1e6, s) for n, s in result["paper"][kind].items()]
-        (folder / f"restore-{kind.lower()}.svg").write_text(
-            chart(f"Restore, {kind}", lines, "million updates", "seconds"), encoding="utf-8"
-        )
+        paper = [(int(n) / 1e6, s) for n, s in result["paper"][kind].items()]
+        restores = {**by_policy(own, "restore_cpu_s"), "paper, off": paper}
         largest = max(run["updates"] for run in own)
-        sizes = {
-            run["policy"]: [
-                (largest / 1e6 * place / max(1, len(run["sizes_mb"]) - 1), size)
-                for place, size in enumerate(run["sizes_mb"])
-            ]
-            for run in own
-            if run["updates"] == largest
-        }
-        (folder / f"size-{kind.lower()}.svg").write_text(
-            chart(f"Size of the journal, {kind}", sizes, "million updates", "MB"), encoding="utf-8"
-        )
+        sizes = {run["policy"]: over_updates(run, largest) for run in own if run["updates"] == largest}
+        for name, title, lines, up in (
+            ("restore", "CPU of a restore", restores, "seconds"),
+            ("size", "Size of the journal", sizes, "MB"),
+            ("cpu", "CPU of writing and folding", by_policy(own, "cpu_s"), "seconds"),
+        ):
+            text = chart(f"{title}, {kind}", lines, "million updates", up)
+            (folder / f"state-{name}-{kind.lower()}.svg").write_text(text, encoding="utf-8")
 
 
-def chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str) -> str:
-    """Lines over two linear axes from 0."""
-    points = [point for line in lines.values() for point in line]
-    most_x, most_y = (max([value[axis] for value in points], default=1) or 1 for axis in (0, 1))
-    width, height = WIDTH - LEFT - 150, HEIGHT - BOTTOM - TOP
+def by_policy(runs: Runs, what: str) -> dict[str, list[tuple[float, float]]]:
+    """A line for each policy, over the number of updates."""
+    names = dict.fromkeys(run["policy"] for run in runs)
+    return {name: [(run["updates"] / 1e6, run[what]) for run in runs if run["policy"] == name] for name in names}
 
-    def place(x: float, y: float) -> str:
-        return f"{LEFT + x / most_x * width:.1f},{TOP + height - y / most_y * height:.1f}"
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" style="font: 12px sans-serif">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="18" font-size="14">{title}</text>',
-        f'<path d="M{place(0, most_y)} L{place(0, 0)} L{place(most_x, 0)}" fill="none" stroke="black"/>',
-        f'<text x="{LEFT + width / 2}" y="{HEIGHT - 8}" text-anchor="middle">{across}</text>',
-        f'<text x="12" y="{TOP - 6}">{up}</text>',
+def over_updates(run: Mapping[str, Any], largest: int) -> list[tuple[float, float]]:
+    """The size of a journal by the updates that it had."""
+    last = max(1, len(run["sizes_mb"]) - 1)
+    return [(largest / 1e6 * place / last, size) for place, size in enumerate(run["sizes_mb"])]
+
+
+def restore_table(runs: Runs, paper: Mapping[str, Mapping[int, float]], old_way: Mapping[str, float]) -> str:
+    """The restores, as in docs/benchmarks.md."""
+    lines = [
+        "| kind | updates | compaction | restore s | paper, off, s | MB, end / most | CPU s | folding | memory MB |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for share in (0.0, 0.5, 1.0):
-        x, y = place(share * most_x, share * most_y).split(",")
-        parts.append(f'<text x="{x}" y="{HEIGHT - 26}" text-anchor="middle">{share * most_x:.3g}</text>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y}" text-anchor="end">{share * most_y:.3g}</text>')
-    for number, (name, line) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        drawn = " ".join(place(*point) for point in line)
-        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{WIDTH - 140}" y="{TOP + 16 * number + 4}" fill="{colour}">{name}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    for run in runs:
+        shown = paper[run["kind"]].get(run["updates"], "") if run["policy"] == "off" else ""
+        lines.append(
+            f"| {run['kind']} | {run['updates']:,} | {run['policy']} | {run['restore_s']:.2f} | {shown} | "
+            f"{run['sizes_mb'][-1]:.1f} / {max(run['sizes_mb']):.1f} | {run['cpu_s']:.1f} | "
+            f"{run['folding_cpu_s']:.1f} | {max(run['writing_mb'], run['restoring_mb']):,.0f} |"
+        )
+    if old_way:
+        old = f"one snapshot, as before | {old_way['s']:.2f} | | | | | {old_way['mb']:,.0f} |"
+        lines.append(f"| RA | {old_way['entries']:,.0f} | {old}")
+    return "\n".join(lines)
+
+
+def epochs_table(found: Mapping[int, Mapping[str, float]]) -> str:
+    """What an epoch costs, as in docs/benchmarks.md."""
+    rows = {"wall time": "median_ms", "95th percentile": "p95_ms", "processor time": "cpu_ms"}
+    return "\n".join(
+        [
+            "| an epoch, ms | " + " | ".join(f"{int(count):,} entries" for count in found) + " |",
+            "|---" * (len(found) + 1) + "|",
+            *(
+                f"| {name} | " + " | ".join(f"{one[key]:.2f}" for one in found.values()) + " |"
+                for name, key in rows.items()
+            ),
+        ]
+    )
+
+
+def objective_table(found: Mapping[str, Mapping[str, Any]], live: int) -> str:
+    """Whether objectives were held and at what cost, as in docs/benchmarks.md."""
+    wanted = list(next(iter(found.values()))["holds"]) if found else []
+    headers = [
+        f"setting, {live:,} entries",
+        "restart: median",
+        "95th percentile",
+        *(f"within {seconds} s" for seconds in wanted),
+        "CPU",
+        "folding",
+        "of",
+        "late by",
+    ]
+    lines = ["| " + " | ".join(headers) + " |", "|---" * len(headers) + "|"]
+    for name, one in found.items():
+        held = ["yes" if one["holds"][seconds] else "no" for seconds in wanted]
+        cells = [
+            name,
+            f"{one['median_s']:.2f} s",
+            f"{one['p95_s']:.2f} s",
+            *held,
+            *(f"{one[key]:.1f} s" for key in ("cpu_s", "folding_cpu_s", "wall_s", "late_s")),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

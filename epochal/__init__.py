@@ -37,14 +37,19 @@ if TYPE_CHECKING:
     from epochal.sinks.delta import DeltaSink
     from epochal.sinks.delta.reading import epoch_version
     from epochal.sinks.files import Bucket, Complete, PublishedEpoch, Rolling, RollingFileSink, TimeBucket, published
+    from epochal.sinks.kafka import KafkaSink
+    from epochal.sinks.postgres import PostgresSink
     from epochal.spark_plugins.causes import cause_of
     from epochal.spark_plugins.cuts import Cut, CutFrames, CutSink, cut, read_cut
     from epochal.spark_plugins.jars import delta_settings
     from epochal.spark_plugins.kafka import kafka_settings
     from epochal.spark_plugins.local_disk import local_disk_settings
     from epochal.spark_plugins.query import EpochQuery
+    from epochal.spark_plugins.s3 import s3_settings
     from epochal.spark_plugins.session import session
+    from epochal.spark_plugins.standby.standing_by import standby
     from epochal.spark_plugins.state_policy import StatePolicy
+    from epochal.spark_plugins.stateful import rocksdb_settings
     from epochal.spark_plugins.writer import EpochWriter
 
 __all__ = [
@@ -66,10 +71,12 @@ __all__ = [
     "ForeignTarget",
     "JournalCorrupt",
     "JournalLost",
+    "KafkaSink",
     "NotSettled",
     "OffsetsChanged",
     "OptionError",
     "Participant",
+    "PostgresSink",
     "PublishedEpoch",
     "Refused",
     "Rewound",
@@ -92,13 +99,22 @@ __all__ = [
     "local_disk_settings",
     "published",
     "read_cut",
+    "rocksdb_settings",
+    "s3_settings",
     "session",
+    "standby",
 ]
 
-if any(find_spec(package) is None for package in ("numpy", "pyarrow")):  # which the Cassandra sink loads
-    # `from epochal import *` would fail, and with it every program that needs no Cassandra. By name they are found, and
-    # say what to install.
-    __all__[:] = [name for name in __all__ if name not in ("CassandraSink", "Connection", "Tuning")]
+# What the modules of some names load. Without it `from epochal import *` would fail, and with it every program that
+# needs no such store. By name they are found, and say what to install.
+_LOADED = {
+    ("numpy", "pyarrow"): ("CassandraSink", "Connection", "Tuning"),
+    ("confluent_kafka",): ("KafkaSink",),
+    ("psycopg",): ("PostgresSink",),
+}
+for _packages, _names in _LOADED.items():
+    if any(find_spec(package) is None for package in _packages):
+        __all__[:] = [name for name in __all__ if name not in _names]
 
 _HOMES = {
     "Bucket": "epochal.sinks.files",
@@ -111,6 +127,8 @@ _HOMES = {
     "DeltaSink": "epochal.sinks.delta",
     "EpochQuery": "epochal.spark_plugins.query",
     "EpochWriter": "epochal.spark_plugins.writer",
+    "KafkaSink": "epochal.sinks.kafka",
+    "PostgresSink": "epochal.sinks.postgres",
     "PublishedEpoch": "epochal.sinks.files",
     "Rolling": "epochal.sinks.files",
     "RollingFileSink": "epochal.sinks.files",
@@ -125,7 +143,10 @@ _HOMES = {
     "local_disk_settings": "epochal.spark_plugins.local_disk",
     "published": "epochal.sinks.files",
     "read_cut": "epochal.spark_plugins.cuts",
+    "rocksdb_settings": "epochal.spark_plugins.stateful",
+    "s3_settings": "epochal.spark_plugins.s3",
     "session": "epochal.spark_plugins.session",
+    "standby": "epochal.spark_plugins.standby.standing_by",
 }
 
 

@@ -9,19 +9,28 @@ one in a page, `epochal.testing.contract` is the suite that it must pass.
 (42, {}, None)
 """
 
-from epochal.sinks.config.declaring import Option, SinkName, SinkOptions, declared
+from epochal.sinks.config.declaring import CheckedOptions, Option, SinkName, SinkOptions, declared, secrets_in
+from epochal.sinks.config.options import Faults
+from epochal.sinks.config.quantities import parse_duration, parse_size
+from epochal.sinks.config.trust import HOSTS as TRUSTED_HOSTS
+from epochal.sinks.config.trust import distrusted
+from epochal.sinks.spark.reasons import marked
+from epochal.sinks.spark.staged_files import StagedEpoch, StagedFiles
+from epochal.sinks.spark.values import in_utc, quoted
 from epochal.sinks.storage.register import Lineages, Register
 from epochal.txn import failpoints
-from epochal.txn.audit import Difference, Expected, Scope, StoreReport
+from epochal.txn.audit import ROWS_NOT_READ, Difference, Expected, Scope, StoreReport
 from epochal.txn.commit_checks import VisibleEpoch, check_predecessor, check_same_attempt
 from epochal.txn.errors import (
     BadRows,
+    CutGone,
     DataLost,
     EpochalError,
     FencedOut,
     OptionError,
     Refused,
     Rewound,
+    SinkUnavailable,
     StoreAway,
     TwoJournals,
 )
@@ -37,30 +46,41 @@ from epochal.txn.model import (
     Outcome,
     RollRequest,
     Staged,
+    lineage_tag,
 )
-from epochal.txn.participant import Auditable, Participant, Rolls, Wrapper
-from epochal.txn.row_digests import RowDigest
+from epochal.txn.participant import Abilities, Auditable, OnConnect, Participant, Rolls, Wrapper
+from epochal.txn.past import HasPast, NoPast, SinkAt
+from epochal.txn.row_digests import RowDigest, digest_text
 from epochal.txn.state.typed import Edit, ListState, MapState, ValueState
 
 __all__ = [
     "NO_EPOCH",
+    "ROWS_NOT_READ",
+    "TRUSTED_HOSTS",
+    "Abilities",
     "Attempt",
     "Auditable",
     "BadRows",
     "Batch",
+    "CheckedOptions",
     "Claim",
+    "CutGone",
     "DataLost",
     "Difference",
     "Edit",
     "EpochalError",
     "Expected",
+    "Faults",
     "FencedOut",
     "Handle",
+    "HasPast",
     "Json",
     "Lineages",
     "ListState",
     "MapState",
     "Memory",
+    "NoPast",
+    "OnConnect",
     "OpenRows",
     "Option",
     "OptionError",
@@ -73,9 +93,13 @@ __all__ = [
     "Rolls",
     "RowDigest",
     "Scope",
+    "SinkAt",
     "SinkName",
     "SinkOptions",
+    "SinkUnavailable",
     "Staged",
+    "StagedEpoch",
+    "StagedFiles",
     "StoreAway",
     "StoreReport",
     "TwoJournals",
@@ -85,5 +109,14 @@ __all__ = [
     "check_predecessor",
     "check_same_attempt",
     "declared",
+    "digest_text",
+    "distrusted",
     "failpoints",
+    "in_utc",
+    "lineage_tag",
+    "marked",
+    "parse_duration",
+    "parse_size",
+    "quoted",
+    "secrets_in",
 ]

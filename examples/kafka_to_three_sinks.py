@@ -47,7 +47,7 @@ def main(folder: Path, kafka: str, cassandra: str) -> None:
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", "orders")
     messages = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40).load()
     order = f.from_json(f.col("value").cast("string"), SCHEMA)
-    # With partition and offset in the rows, a new checkpoint can be told to begin after them: docs/kafka.md.
+    # With partition and offset in the rows, a new checkpoint can begin after them: docs/kafka.md.
     orders = messages.select(order.alias("order"), "partition", "offset").select("order.*", "partition", "offset")
 
     writer = EpochWriter(

@@ -1,6 +1,6 @@
 """Archives orders that arrive as JSON files by day, every order exactly once.
 
-    python examples/quickstart.py [FOLDER]
+    python quickstart.py [FOLDER]
 
 Kill it at any time, put more files into FOLDER/incoming, and run it again: no order is lost or doubled.
 `epochal status FOLDER/checkpoint` shows its state. docs/quickstart.md goes through it step by step.

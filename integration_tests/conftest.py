@@ -16,6 +16,7 @@ from integration_tests.scheduling import ByServer, rank_of
 from integration_tests.spark import jvm
 from integration_tests.spark.children import Children, children
 from integration_tests.spark.driver import Ending
+from integration_tests.spark.stateful import MAINTENANCE
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World
 
@@ -78,7 +79,7 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture(scope="session")
 def spark(java_options: str) -> Iterator[SparkSession]:
     """The session of all tests that need no process of their own."""
-    session = epochal.session("tests", master="local[2]", conf=jvm.CHEAP, kafka=True)
+    session = epochal.session("tests", master="local[2]", conf={**jvm.CHEAP, **MAINTENANCE}, kafka=True, s3=True)
     yield session
     session.stop()
 

@@ -9,23 +9,42 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_SERVER = ("cassandra", "connect", "hdfs", "kafka")
+ONE_SERVER = ("cassandra", "connect", "hdfs", "kafka", "kafka_sink", "objects", "postgres")
 BESIDE = {"test_extras.py": "cassandra"}  # they use that server too
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
     "cassandra",
+    "kill_matrix/test_kill_matrix.py",  # needs no Java, while the archive of its classes is made
     "hdfs",
+    "objects",
+    "kafka_sink",
+    "postgres",
     "kafka",
-    "connect",
     "spark/test_rolling_kills.py",
     "spark/test_kill_chain.py",
-    "delta/test_audit.py",
     "spark/test_two_drivers.py",
+    "operators/test_kills.py",
+    "kill_matrix/test_two_drivers.py",
+    "kill_matrix/test_rolling.py",
+    "delta/test_audit.py",
+    "connect",
     "spark/test_compaction_kills.py",
-    "kill_matrix/test_kill_matrix.py",
-    "delta/test_kills.py",
     "spark/test_audit_files.py",
+    "delta/test_gate.py",
+    "test_examples.py",
     "delta/test_modes.py",
+    "delta/test_kills.py",
+    "spark/test_standby.py",
+    "spark/test_endings.py",
+    "delta/test_between_stage_and_commit.py",
+    "delta/test_append.py",
+    "spark/test_copies.py",
+    "spark/test_savepoints.py",
+    "spark/test_rescaling.py",
+    "test_demo.py",
+    "spark/test_tasks_that_move_files.py",
+    "test_explorer_full.py",
+    "test_cli.py",
 )
 
 

@@ -13,11 +13,12 @@ import pytest
 
 import epochal
 from integration_tests.examples import EXAMPLES, printed_by, run_example, settings_restored
+from integration_tests.operators import reference
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_one_session")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_one_session"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -59,6 +60,28 @@ def test_windows_that_grow_over_epochs_are_counted_once(tmp_path: Path) -> None:
     assert said == [f"{start} {page}: {count} visits" for (start, page), count in sorted(counted.items())]
     assert len(visits) == 180
     assert len({visit["at"][:15] for visit in visits}) < len(counted) < 180
+
+
+def test_an_alert_is_printed_for_each_stolen_card_and_the_totals_of_all(tmp_path: Path) -> None:
+    said = run_example("fraud.py", tmp_path)
+
+    scored = reference.scored(reference.rows_in(tmp_path / "incoming"))
+    last = {row.card: f"card {row.card}: {row.n} payments, {row.spent / 100:.2f} spent" for row in scored}
+    alerts = [f"card {row.card}, payment {row.id} of {row.cents / 100:.2f}" for row in scored if row.alert]
+    assert [line.split(": ", 1)[1] for line in said[: len(alerts)]] == alerts != []
+    assert said[len(alerts) :] == [last[card] for card in sorted(last)]
+
+
+def test_components_and_degrees_are_those_of_all_edges(tmp_path: Path) -> None:
+    said = run_example("graph.py", tmp_path)
+
+    degrees: dict[tuple[str, int], list[int]] = {}
+    for (graph, _), (component, degree) in reference.vertices(reference.rows_in(tmp_path / "incoming")).items():
+        degrees.setdefault((graph, component), []).append(degree)
+    assert said == [
+        f"{graph}: component {component} of {len(all_)} vertices, greatest degree {max(all_)}"
+        for (graph, component), all_ in sorted(degrees.items())
+    ]
 
 
 def window(at: str) -> str:

@@ -1,8 +1,8 @@
 """Runs the tests that start servers, with the servers in containers: ``make test-docker [TESTS="..."]``.
 
 Uses the Docker engine that answers. If none does, and `dockerd` is installed and this runs as root, it starts an engine
-and stops it at the end. Uses the images in EPOCHAL_CASSANDRA_IMAGE and EPOCHAL_HDFS_IMAGE, else the public ones, else
-one that `local_image.py` makes.
+and stops it at the end. Uses the images in EPOCHAL_CASSANDRA_IMAGE, EPOCHAL_HDFS_IMAGE, EPOCHAL_KAFKA_IMAGE and
+EPOCHAL_POSTGRES_IMAGE, else the public ones, else one that `local_image.py` makes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from epochal.testing.servers import cassandra_docker, hdfs_docker
+from epochal.testing.servers import cassandra_docker, hdfs_docker, kafka_docker, postgres_docker
 from epochal.testing.servers.containers import Image, engine_answers
 from epochal.testing.servers.routes import ROUTES
 from epochal.testing.servers.supervisor_process import die_with_parent
 from scripts import local_image
 
-TESTS = ("integration_tests/cassandra", "integration_tests/hdfs")
-IMAGES = (cassandra_docker.IMAGE, hdfs_docker.IMAGE)
+TESTS = (
+    "integration_tests/cassandra",
+    "integration_tests/hdfs",
+    "integration_tests/kafka/test_servers.py",
+    "integration_tests/postgres/test_servers.py",
+)
+IMAGES = (cassandra_docker.IMAGE, hdfs_docker.IMAGE, kafka_docker.IMAGE, postgres_docker.IMAGE)
 START = 60.0  # seconds for an engine to answer
 PULL = 300
 

@@ -1,7 +1,8 @@
-"""Makes an image of Cassandra and HDFS for a Docker engine that cannot pull them: Debian, Java and the test jars.
+"""Makes an image of all servers for a Docker engine that cannot pull them: Debian, Java and the packages of the tests.
 
     python -m scripts.local_image          # makes it once, in a minute; prints its name
     export EPOCHAL_CASSANDRA_IMAGE=that-name EPOCHAL_HDFS_IMAGE=that-name EPOCHAL_SERVERS=docker
+    export EPOCHAL_KAFKA_IMAGE=that-name EPOCHAL_POSTGRES_IMAGE=that-name
 
 Needs root, debootstrap and a Debian whose apt works: the image is made from the mirror that apt itself uses.
 """
@@ -13,13 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from epochal.testing.servers import cassandra_java, hdfs_java, hdfs_site
-from epochal.testing.servers.artifacts import CASSANDRA, HDFS, Artifact, jars
+from epochal.testing.servers import cassandra_java, hdfs_java, hdfs_site, kafka_docker, kafka_java, postgres_programs
+from epochal.testing.servers.artifacts import CASSANDRA, HDFS, KAFKA, POSTGRES, Artifact, jars
 from epochal.testing.servers.java import Java, find_java
 
-IMAGE = f"epochal-servers:cassandra-{CASSANDRA.version}-hdfs-{HDFS.version}"
+IMAGE = (
+    f"epochal-servers:cassandra-{CASSANDRA.version}-hdfs-{HDFS.version}"
+    f"-kafka-{KAFKA.version}-postgres-{POSTGRES.version}"
+)
 PACKAGE = "openjdk-17-jre-headless"
 JAVA = Path("/usr/bin/java")  # these paths are inside the image
 CASSANDRA_HOME = Path("/var/lib/cassandra")
@@ -45,6 +49,8 @@ def make() -> None:
         print_progress("  the servers' jars")
         add_cassandra(Path(folder))
         add_hdfs(Path(folder))
+        add_kafka(Path(folder))
+        add_postgres(Path(folder))
         print_progress("  into the engine")
         tar = subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE)
         quietly(["docker", "import", "--change", f'CMD ["{CASSANDRA_START}"]', "-", IMAGE], tar)
@@ -74,6 +80,25 @@ def add_hdfs(root: Path) -> None:
     add_script(root, HDFS_START, f'{choose}exec {JAVA} $HADOOP_OPTS -cp {classpath} "$main" "$@"')
 
 
+def add_kafka(root: Path) -> None:
+    """Add Kafka's scripts that format a folder and start a broker, as far as the tests need them."""
+    classes = add_jars(root, KAFKA)[0].parent
+    below(root, kafka_docker.BIN).mkdir(parents=True)
+    for name, main in (("kafka-storage.sh", kafka_java.STORAGE), ("kafka-server-start.sh", kafka_java.BROKER)):
+        run = f'exec {JAVA} $KAFKA_HEAP_OPTS $KAFKA_OPTS -cp "{classes}/*" {main} "$@"'
+        add_script(root, kafka_docker.BIN / name, run)
+
+
+def add_postgres(root: Path) -> None:
+    """Add PostgreSQL's programs, and the user who runs them."""
+    home = Path("/usr/lib/postgresql", POSTGRES.version.partition(".")[0])
+    shutil.copytree(postgres_programs.fetched(), below(root, home), symlinks=True)
+    with below(root, Path("/etc/passwd")).open("a", encoding="ascii") as users:
+        users.write("postgres:x:999:999::/tmp:/bin/sh\n")
+    with below(root, Path("/etc/group")).open("a", encoding="ascii") as groups:
+        groups.write("postgres:x:999:\n")
+
+
 def add_jars(root: Path, artifact: Artifact) -> list[Path]:
     """Add a server's jars; returns their paths inside the image."""
     folder = Path("/opt", artifact.name)
@@ -81,14 +106,14 @@ def add_jars(root: Path, artifact: Artifact) -> list[Path]:
     return [folder / Path(shutil.copy(jar, below(root, folder))).name for jar in jars(artifact, find_java())]
 
 
-def add_script(root: Path, path: Path, text: str) -> None:
+def add_script(root: Path, path: PurePath, text: str) -> None:
     """Add an executable script."""
     script = below(root, path)
     script.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
     script.chmod(0o755)
 
 
-def below(root: Path, inside: Path) -> Path:
+def below(root: Path, inside: PurePath) -> Path:
     """The path outside the image of something inside it."""
     return root / inside.relative_to("/")
 

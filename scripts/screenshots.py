@@ -31,7 +31,7 @@ from selenium.webdriver.support.expected_conditions import presence_of_element_l
 from selenium.webdriver.support.wait import WebDriverWait
 
 from epochal.cli.console import top
-from epochal.cli.console.model import Snapshot
+from epochal.cli.console.model import StreamSnapshot
 from epochal.cli.console.watch import Reader, Reading
 from epochal.testing import servers
 from epochal.txn import failpoints
@@ -120,7 +120,7 @@ def terminal(chrome: Chrome, streams: list[Path], folder: Path) -> None:
     take(chrome, "top", "svg > rect", first="svg > rect")
 
 
-def snapshot(checkpoint: Path) -> Snapshot:
+def snapshot(checkpoint: Path) -> StreamSnapshot:
     """How a stream stands now."""
     return Reader(str(checkpoint), None)()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from epochal.txn.errors import BadRows
-from epochal.txn.model import Batch, Staged
+from epochal.txn.model import Batch, Claim, Json, Staged
 from epochal.txn.participant import Participant, Wrapper
 
 if TYPE_CHECKING:
@@ -39,10 +39,12 @@ class DeadLetters(Wrapper["DataFrame"]):
             return []  # the frame does not fit the other sink, which reports it itself
         return self.inner.check_frame(rejected)
 
-    def connect_faults(self) -> list[str]:
-        """What keeps the sink of the letters from Spark Connect; one that does not say is not known to work there."""
-        check = getattr(self.inner, "connect_faults", None)
-        return ["it is not known to work on Spark Connect"] if check is None else list(check())
+    def describe(self, rows: DataFrame | None = None) -> dict[str, Json]:
+        return self.inner.describe(None if rows is None else self.origin.rejected(rows))
+
+    def claim(self, claim: Claim, *, version: int, rows: DataFrame | None = None) -> bool:
+        rejected = None if rows is None else self.origin.rejected(rows)
+        return self.inner.claim(claim, version=version, rows=rejected)
 
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         """Stage the rows that the other sink rejects, of all that there are."""

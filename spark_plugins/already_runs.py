@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from epochal.metrics import observer_of
 from epochal.sinks.storage.paths import spark_path
-from epochal.spark_plugins.lead import open_journal
+from epochal.spark_plugins.coordinators import open_journal
+from epochal.spark_plugins.place import CheckpointPlace
+from epochal.txn.errors import Refused
 from epochal.txn.incarnations import current_journal
 from epochal.txn.live import read_live
 from epochal.txn.liveness import DriverStatus, Liveness, driver_status
@@ -23,8 +26,7 @@ class RunningDriver:
     status: DriverStatus
 
     def __str__(self) -> str:
-        heard = self.status.heartbeat
-        beat = "" if heard is None else f", last heard of {heard:.0f} s ago"
+        beat = f", {self.status.last_heard}" if self.status.last_heard else ""
         since = f", since {self.started.at}" if self.started.at else ""
         return f"{self.status.name} (generation {self.started.generation}{since}), which is alive{beat}"
 
@@ -51,6 +53,29 @@ def driver_at(checkpoint: str, journal: str | None) -> RunningDriver | None:
         return None
     live = read_live(current.files, current.path, place=current.place).live
     status = driver_status(latest, live, time.time())
-    me = this_process()
-    is_me = (status.process.pid, status.process.machine, status.process.host) == (me.pid, me.machine, me.host)
+    is_me = status.process.is_same_as(this_process())
     return RunningDriver(latest, status) if status.liveness is Liveness.ALIVE and not is_me else None
+
+
+def driver_of(place: CheckpointPlace, journal: str | None) -> RunningDriver | None:
+    """The same for a checkpoint that may not exist yet."""
+    return None if place.is_new else driver_at(place.path, journal)
+
+
+def serve_metrics(metrics: str | None, place: CheckpointPlace | None, journal: str | None) -> None:
+    """Serve metrics from now on, if there are any. Refused if another process uses their address.
+
+    That process is most often an earlier driver of the same stream: then the error names it.
+    """
+    if metrics is None:
+        return
+    try:
+        observer_of(metrics)
+    except Refused as fault:
+        driver = None if place is None else driver_of(place, journal)
+        if driver is None:
+            raise
+        raise Refused(
+            f"{fault}. This very stream runs already: {driver}. It goes on. To replace it, stop it first, or start "
+            "this one with metrics at another address: it takes over then"
+        ) from None

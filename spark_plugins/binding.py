@@ -69,7 +69,7 @@ def of_batch(batch_session: SparkSession) -> Binding:
 
 
 def location_of(stream: DataStreamWriter) -> str | None:
-    """Where a query that has not started will have its checkpoint; None if it cannot be told."""
+    """Where a query that has not started will have its checkpoint; None if unknown."""
     options = _field(stream, "extraOptions")
     if options is None:
         return None
@@ -81,7 +81,7 @@ def location_of(stream: DataStreamWriter) -> str | None:
 
 
 def is_plain(stream: DataStreamWriter) -> bool:
-    """Whether a query that has not started will run in micro-batches, in the usual order, as far as can be told.
+    """Whether a query that has not started will run in micro-batches, in the usual order, as far as is known.
 
     `of_execution` refuses the others, once Spark has started them.
     """
@@ -94,14 +94,14 @@ def is_plain(stream: DataStreamWriter) -> bool:
 
 
 def name_of(stream: DataStreamWriter) -> str | None:
-    """The queryName of a query that has not started; None if it has none, or if it cannot be told."""
+    """The queryName of a query that has not started; None if it has none, or if that is unknown."""
     options = _field(stream, "extraOptions")
     name = None if options is None else options.get("queryName")
     return str(name.get()) if name is not None and name.isDefined() else None
 
 
 def output_mode_of(stream: DataStreamWriter) -> str | None:
-    """The output mode of a query that has not started: append, update or complete; None if it cannot be told."""
+    """The output mode of a query that has not started: append, update or complete; None if unknown."""
     mode = _field(stream, "outputMode")
     return None if mode is None else str(mode.toString()).lower()
 

@@ -16,9 +16,16 @@ KEPT = 20  # runs
 _RUN = re.compile(r"runId = ([0-9a-f-]{36})")
 
 CONFLICT = "CONCURRENT_STREAM_LOG_UPDATE"  # Spark: two queries have planned or committed the same epoch
+SOURCE_CONFLICT = "Multiple streaming jobs detected"  # the same, of a source of files, which keeps a log of its own
+
 
 _errors: OrderedDict[str, EpochalError] = OrderedDict()
 _conflicts: OrderedDict[str, Callable[[], EpochalError | None]] = OrderedDict()
+
+
+def is_conflict(text: str) -> bool:
+    """Whether an error of Spark says that two queries write to one checkpoint."""
+    return CONFLICT in text or SOURCE_CONFLICT in text
 
 
 def record(run_id: str | None, fault: EpochalError) -> None:
@@ -53,7 +60,7 @@ def cause_of(exception: BaseException | None) -> EpochalError | None:
             return one
         text = str(one)
         if found := _RUN.search(text):
-            explain = _conflicts.get(found[1]) if CONFLICT in text else None
+            explain = _conflicts.get(found[1]) if is_conflict(text) else None
             return _errors.get(found[1]) or (explain() if explain is not None else None)
     return None
 

@@ -34,7 +34,7 @@ class SparkCheckpoint:
     """Reads ``metadata``, ``offsets/`` and ``commits/``."""
 
     def __init__(self, files: Files, path: str) -> None:
-        self._files = files
+        self.files = self._files = files
         self.path = path
         self._highest = -1
         self._written: dict[int, float] = {}  # when commits/N was written, of the last few epochs
@@ -47,7 +47,7 @@ class SparkCheckpoint:
             query_id = json.loads(self._files.read(path).split(b"\n")[0])["id"]
         except FileNotFoundError:
             raise Refused(f"{self.path} is not the checkpoint of a streaming query: it has no metadata file") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise Refused(f"{path} is not a metadata file of Spark; restore it from a backup") from None
         return str(query_id)
 
@@ -99,12 +99,22 @@ class SparkCheckpoint:
             self._planned = {e: one for e, one in self._planned.items() if e == epoch - 1} | {epoch: known}
         return known
 
+    def settings(self) -> dict[str, str] | None:
+        """The settings that Spark keeps for the query, whatever its session says; None before the first epoch."""
+        data = self._read(newest) if (newest := self.planned()) >= 0 else None
+        if data is None:
+            return None
+        try:
+            return {str(name): str(value) for name, value in json.loads(data.split(b"\n")[1])["conf"].items()}
+        except (IndexError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
     def watermark(self, epoch: int) -> float | None:
         """The watermark in offsets/N, in seconds. None for 0, which Spark writes until it has seen an event time."""
         data = self._planned[epoch].data if epoch in self._planned else self._read(epoch)
         try:
             watermark = json.loads((data or b"").split(b"\n")[1])["batchWatermarkMs"]
-        except (IndexError, ValueError, KeyError, TypeError):
+        except (IndexError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return watermark / 1000 if isinstance(watermark, int) and watermark > 0 else None
 
@@ -143,6 +153,6 @@ def _without_plan(data: bytes) -> bytes:
     plan, _, sources = rest.partition(b"\n")
     try:
         watermark = json.loads(plan)["batchWatermarkMs"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return data
     return b"\n".join([version, json.dumps(watermark).encode(), sources])

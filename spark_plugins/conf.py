@@ -96,7 +96,8 @@ def parts_of(
     known = [*settings.names, *others, "sinks", *names]
     for key in [key for key in of_writer if key not in settings.names]:
         del of_writer[key]
-        hint = nearest(key.partition(".")[0], known)
+        # The whole name, or its beginning: a sink's name may be what is misspelt.
+        hint = nearest(key, known) or nearest(key.partition(".")[0], [name for name in known if "." not in name])
         kinds_of_options = "of the stream, of the writer nor" if others else "of the writer nor"
         faults.add(f"{prefix}{key}: neither an option {kinds_of_options} of a sink in {prefix}sinks{hint}")
     options = settings.arguments(of_writer, "the writer")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from epochal.sinks.config.kinds import class_of
-from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.journals import resolve_journal
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.txn.cuts import HasPast, NoPast, SinkAt, Watermark, watermark
+from epochal.spark_plugins.store_checkpoints import resolve_checkpoint
+from epochal.txn.cuts import Watermark, watermark
 from epochal.txn.errors import CutGone, Refused
 from epochal.txn.files import join
-from epochal.txn.incarnations import all_journals
+from epochal.txn.incarnations import all_journals, incarnation_path
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH, Json, OpenRows, lineage_of
-from epochal.txn.participant import Participant
+from epochal.txn.participant import Participant, faults_of
+from epochal.txn.past import HasPast, NoPast, SinkAt
 from epochal.txn.recovery import check_belongs
 from epochal.txn.state.versions import SinkState
 from epochal.txn.view import View
@@ -113,7 +115,7 @@ def cut(checkpoint: str, journal: str | None = None) -> Cut:
     It needs no Spark for local paths. `journal` is EpochWriter's `journal`, if it has one. Refused if epochal has not
     run on the checkpoint.
     """
-    return _cut(resolve, checkpoint, journal)
+    return _cut(checkpoint, journal)
 
 
 def read_cut(spark: SparkSession, checkpoint: str | Cut, journal: str | None = None) -> CutFrames:
@@ -130,12 +132,12 @@ def read_cut(spark: SparkSession, checkpoint: str | Cut, journal: str | None = N
     if isinstance(checkpoint, Cut):
         return _frames(spark, checkpoint)
     for tries_left in reversed(range(TRIES)):
-        found = _cut(lambda path: resolve(path, spark), checkpoint, journal)
+        found = _cut(checkpoint, journal, spark)
         try:
             return _frames(spark, found)
         except CutGone:
             # A compaction may have passed the cut while it was read. It helps to try again if the cut moves on.
-            if not tries_left or _cut(lambda path: resolve(path, spark), checkpoint, journal).epoch == found.epoch:
+            if not tries_left or _cut(checkpoint, journal, spark).epoch == found.epoch:
                 raise
     raise AssertionError
 
@@ -144,18 +146,17 @@ def _frames(spark: SparkSession, found: Cut) -> CutFrames:
     frames = {}
     for name, sink in found.sinks.items():
         assert sink.at is not None  # as `_cut` makes them
-        frames[name] = _built(sink.at).read_at(spark, sink.at, sink.pin)
+        frames[name] = _past_of(_built(sink.at), sink.at).read_at(spark, sink.at, sink.pin)
     return CutFrames(found, frames)
 
 
-def _cut(reach: Callable[[str], tuple[Any, str]], checkpoint: str, given: str | None) -> Cut:
-    files, path = reach(checkpoint)
+def _cut(checkpoint: str, given: str | None, spark: SparkSession | None = None) -> Cut:
+    files, path = resolve_checkpoint(checkpoint, spark)
     query = SparkCheckpoint(files, path).query_id()
-    journal_files, journal_path = reach(given) if given else (files, join(path, "epochal"))
+    journal_files, journal_path = resolve_journal(given, spark) if given else (files, join(path, "epochal"))
 
     def journal_of(incarnation: int) -> Journal:
-        place = journal_path if incarnation == 1 else f"{journal_path.rstrip('/')}~{incarnation}"
-        return Journal(journal_files, place)
+        return Journal(journal_files, incarnation_path(journal_path, incarnation))
 
     journals = list(all_journals(journal_of))
     check_belongs(journals[0][1], query)
@@ -175,11 +176,11 @@ def _pinned(mark: Watermark, journal: Journal) -> Cut:
     for name, at in mark.sinks.items():
         try:
             participant = _built(at)
-            pin = participant.pin(at)
+            pin = _past_of(participant, at).pin(at)
         except NoPast as why:
             left_out[name] = str(why)
             continue
-        opened = _opened(cast("Participant[Any]", participant), journal.view, name)
+        opened = _opened(participant, journal.view, name)
         rows = [one.rows for one in opened]
         sinks[name] = CutSink(
             name,
@@ -194,21 +195,27 @@ def _pinned(mark: Watermark, journal: Journal) -> Cut:
     return Cut(mark.lineage, mark.epoch, journal.done_at(mark.epoch), sinks, left_out)
 
 
-def _built(at: SinkAt) -> HasPast:
-    """The sink that a journal describes, which must have a past."""
+def _built(at: SinkAt) -> Participant[Any]:
+    """The sink that a journal describes."""
     kind = at.description.kind
     try:
-        found: Any = class_of(kind)
+        found = class_of(kind)
     except ModuleNotFoundError as missing:
         raise NoPast(f"a sink of type {kind!r} cannot be loaded here: {missing}") from None
     if found is None:
         raise NoPast(f"no sink of type {kind!r} is installed here")
-    if not (hasattr(found, "pin") and hasattr(found, "read_at")):
-        raise NoPast(f"a {kind} store shows its newest state only: it cannot be read as it was after an epoch")
     sink = found.from_description(at.description.settings)
-    if not isinstance(sink, HasPast):
-        raise Refused(f"sink {at.name!r}: type {kind!r} has pin and read_at, but not as methods")
+    if unfit := faults_of(sink):
+        raise Refused(f"sink {at.name!r}: type {kind!r} is not fit for this epochal: {'; '.join(unfit)}")
     return sink
+
+
+def _past_of(sink: Participant[Any], at: SinkAt) -> HasPast:
+    past = sink.past
+    if past is None:
+        kind = at.description.kind
+        raise NoPast(f"a {kind} store shows its newest state only: it cannot be read as it was after an epoch")
+    return past
 
 
 def _opened(participant: Participant[Any], view: View, name: str) -> list[OpenRows]:

@@ -29,8 +29,9 @@ class Jvm:
 
     def __init__(self, session: SparkSession) -> None:
         gateway: Any = session.sparkContext._gateway
+        self._gateway = gateway
         self._address = gateway.gateway_parameters.address, gateway.gateway_parameters.port
-        self.process: Process | None = None  # None if it cannot be told, then it is never taken for dead
+        self.process: Process | None = None  # None if unknown; then it is never taken for dead
         try:
             found = process_here(int(gateway.jvm.java.lang.ProcessHandle.current().pid()))
         except Py4JError as fault:
@@ -54,6 +55,10 @@ class Jvm:
                 return False
             time.sleep(PAUSE)
         return False
+
+    def answer(self) -> None:
+        """Wait until it answers. Py4JError or OSError if it never will; one that hangs keeps the caller waiting."""
+        self._gateway.jvm.java.lang.System.nanoTime()
 
     def _listens(self) -> bool:
         try:

@@ -10,56 +10,26 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from epochal._version import __version__
-from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.coordinators import Coordinators
 from epochal.spark_plugins.progress import Progress
 from epochal.txn import failpoints
-from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import EpochalError, TwoDrivers
 from epochal.txn.events import Observer, StreamRefused
-from epochal.txn.files import Files, join
-from epochal.txn.journal import Journal, scratch_beside
+from epochal.txn.files import Files
+from epochal.txn.incarnations import incarnation_path
+from epochal.txn.journal import Journal
 from epochal.txn.live import Live
 from epochal.txn.live_fold import LiveObserver
 from epochal.txn.live_writer import LiveWriter
-from epochal.txn.participant import Participant
 from epochal.txn.process import this_process
-from epochal.txn.reporting import one_line, stream_name
+from epochal.txn.reporting import one_line
 from epochal.txn.start import driver_of, superseded
-from epochal.txn.state.policy import Policy
 from epochal.txn.takeover import Takeover
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def coordinator_of(
-    checkpoint: SparkCheckpoint,
-    sinks: Sequence[Participant[DataFrame]],
-    *,
-    eager: bool,
-    journal: str | None,
-    choices: Choices,
-    observers: Sequence[Observer] = (),
-    name: str | None = None,
-    state: Policy | None = None,
-) -> Coordinator[DataFrame]:
-    """The coordinator of a query on this checkpoint, not yet started."""
-    place = spark_path(checkpoint.path)  # it is resolved already
-    return Coordinator(
-        journals=lambda incarnation: open_journal(place, journal, incarnation, state),
-        checkpoint=checkpoint,
-        participants=sinks,
-        eager=eager,
-        choices=choices,
-        version=__version__,
-        scratch=scratch_beside(resolve(journal or join(place, "epochal"))[1]),
-        observers=observers,
-        stream=stream_name(checkpoint.path, name),
-    )
 
 
 class Lead:
@@ -67,33 +37,28 @@ class Lead:
 
     def __init__(
         self,
+        coordinators: Coordinators,
         checkpoint: SparkCheckpoint,
-        sinks: Sequence[Participant[DataFrame]],
         *,
-        eager: bool,
-        journal: str | None,
-        choices: Choices,
         observers: Sequence[Observer] = (),
         name: str | None = None,
-        state: Policy | None = None,
+        frame: DataFrame | None = None,
         waits: bool = False,
+        instead_of: str | None = None,
     ) -> None:
-        """Claim the next generation. With `waits`, live files of earlier drivers stay until `wait` returns."""
+        """Claim the next generation, which will write the columns of `frame`.
+
+        With `waits`, live files of earlier drivers stay until `wait` returns.
+        With `instead_of`, the id of a start: Overtaken unless that one is still the newest.
+        """
         self.checkpoint, self.query = checkpoint.path, checkpoint.query_id()
         self.progress = Progress()
         self.live_events = LiveObserver()
-        self.coordinator = coordinator_of(
-            checkpoint,
-            sinks,
-            eager=eager,
-            journal=journal,
-            choices=choices,
-            observers=[self.progress, self.live_events, *observers],
-            name=name,
-            state=state,
+        self.coordinator = coordinators.of(
+            checkpoint, observers=[self.progress, self.live_events, *observers], name=name
         )
-        self.coordinator.begin()
-        files, first = resolve(journal or join(spark_path(checkpoint.path), "epochal"))
+        self.coordinator.begin(frame, instead_of=instead_of)
+        files, first = coordinators.first_journal(checkpoint)
         self._takeover = Takeover.of(self.coordinator.begun, files, self.coordinator.reporter)
         self.live = live_writer_of(self.coordinator, (files, first), self.live_events)
         self.live.keep_earlier = waits and bool(self._takeover.earlier())
@@ -135,7 +100,7 @@ class Lead:
         earlier = [
             started
             for _, started in sorted(self.coordinator.begun.before.generations.items())
-            if not started.driver.get("fence")
+            if not started.driver.by_command
         ]
         before = f"generation {earlier[-1].generation} ({driver_of(earlier[-1])})" if earlier else "none that is known"
         return TwoDrivers(
@@ -161,16 +126,5 @@ def live_writer_of(
         process=this_process(),
         at=time.time(),
     )
-    earlier = [journal_path(first, number) for number in range(1, incarnation)]
+    earlier = [incarnation_path(first, number) for number in range(1, incarnation)]
     return LiveWriter(files, coordinator.journal.path, live, observer, earlier=earlier)
-
-
-def open_journal(checkpoint: str, given: str | None, incarnation: int = 1, policy: Policy | None = None) -> Journal:
-    """The journal of a checkpoint, or the one at the location that the user gave."""
-    files, path = resolve(given or join(checkpoint, "epochal"))
-    return Journal(files, journal_path(path, incarnation), policy=policy)
-
-
-def journal_path(first: str, incarnation: int) -> str:
-    """The path of an incarnation's journal, by that of the first."""
-    return first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}"

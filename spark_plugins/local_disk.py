@@ -7,24 +7,17 @@ Spark's own compiler compiles them at first use, and the jar stays in the cache.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
 import logging
 import os
 import re
-import subprocess
 import sys
-import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from epochal.spark_plugins.jars import cache
-from epochal.spark_plugins.java_command import launcher_java
+from epochal.spark_plugins import java_jars
 from epochal.txn.errors import OptionError, Refused
-from epochal.txn.files import LocalFiles
 
 log = logging.getLogger("epochal")
 
@@ -38,11 +31,8 @@ HADOOPS = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
 }
 CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
-# The command line of Janino, by which Spark compiles its queries. Every Spark ships it.
-COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 NEEDED = ("hadoop-client-api-*.jar", "slf4j-api-*.jar")
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
-TIMEOUT = 120
 
 
 def local_disk_settings(given: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -99,63 +89,12 @@ def wanted(master: str, given: Mapping[str, str]) -> bool:
 
 def compiled() -> Path:
     """The jar in the cache; compiled if it is not there."""
-    sources = {
-        source.name: source.read_bytes()
-        for source in importlib.resources.files("epochal.spark_plugins").joinpath("java").iterdir()
-        if source.name.endswith(".java")
-    }
-    jars = _spark_home() / "jars"
-    needed = [path for pattern in NEEDED for path in jars.glob(pattern)]
-    if len(needed) < len(NEEDED):
-        raise Refused(f"{jars} has no {' or no '.join(NEEDED)}: is SPARK_HOME right?")
-    # The classes fit only the Hadoop that they were compiled against.
-    content = [name.encode() + text for name, text in sorted(sources.items())] + [path.name.encode() for path in needed]
-    name = f"epochal-local-disk-{hashlib.sha256(bytes(1).join(content)).hexdigest()[:16]}.jar"
-    try:
-        jar = cache() / name
-        if not zipfile.is_zipfile(jar):  # missing, or cut short by a machine that went down
-            _compile(sources, jars, needed, jar)
-    except (OSError, RuntimeError, subprocess.TimeoutExpired) as fault:  # RuntimeError: the user has no home folder
-        raise Refused(f"{name} could not be made: {fault}") from fault
-    if os.pathsep in str(jar):
-        raise Refused(
-            f"{jar} has a {os.pathsep!r} in its path, which no class path can hold: set EPOCHAL_CACHE to another folder"
-        )
-    return jar
-
-
-def _compile(sources: Mapping[str, bytes], jars: Path, needed: list[Path], jar: Path) -> None:
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=jar.parent, prefix="compiling-") as name:
-        folder = Path(name)
-        for source, text in sources.items():
-            (folder / source).write_bytes(text)
-        java = launcher_java()
-        if java is None:
-            raise Refused("there is no Java: set JAVA_HOME, or put java on the PATH")
-        command = [
-            *(str(java), "-XX:TieredStopAtLevel=1", "-cp", str(jars / "*"), COMPILER, "-d", str(folder / "classes")),
-            *("-encoding", "UTF-8", "-classpath", os.pathsep.join(map(str, needed))),
-            *(str(folder / source) for source in sorted(sources)),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-        classes = sorted((folder / "classes").rglob("*.class"))
-        if done.returncode or len(classes) < len(sources):
-            reason = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()[-1]
-            raise Refused(f"{jar.name} could not be compiled (exit code {done.returncode}): {reason}")
-        whole = folder / jar.name
-        with zipfile.ZipFile(whole, "w") as archive:
-            for path in classes:
-                # With a fixed date, so that every machine gets the same bytes.
-                archive.writestr(zipfile.ZipInfo(str(path.relative_to(folder / "classes"))), path.read_bytes())
-        whole.chmod(0o644)
-        LocalFiles().sync(str(whole))
-        os.replace(whole, jar)  # atomic: another process may do the same
+    return java_jars.compiled("java", "local-disk", NEEDED)
 
 
 def spark_defaults() -> dict[str, str]:
     """The settings of ``spark-defaults.conf``. A setting given in code replaces the one there."""
-    folder = os.environ.get("SPARK_CONF_DIR") or str(_spark_home() / "conf")
+    folder = os.environ.get("SPARK_CONF_DIR") or str(java_jars.spark_home() / "conf")
     try:
         text = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -163,12 +102,6 @@ def spark_defaults() -> dict[str, str]:
     lines = (line.strip() for line in re.sub(r"\\\n\s*", "", text).splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if not line.startswith(("#", "!")))
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def _spark_home() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home())
 
 
 def _check_reach(settings: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from epochal.txn.events import EpochCommitted, EpochStaged, Event, StreamHeld, S
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-KEEP = 1000  # epochs; Spark keeps the progress of 100 unless told otherwise
+KEEP = 1000  # epochs; Spark keeps the progress of 100 unless set otherwise
 KEY = "epochal"
 
 

@@ -14,13 +14,13 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from epochal.sinks.storage.connect import is_connect
-from epochal.sinks.storage.hadoop import resolve
 from epochal.spark_plugins import causes, exit_code
 from epochal.spark_plugins.binding import Binding
-from epochal.spark_plugins.checkpoint import SparkCheckpoint
 from epochal.spark_plugins.jvm import Jvm
 from epochal.spark_plugins.lead import Lead
 from epochal.spark_plugins.listener import Listener
+from epochal.spark_plugins.place import CheckpointPlace
+from epochal.spark_plugins.recovery.watching import RecoveryWatch, rows_by_progress
 from epochal.spark_plugins.remote.commits import CommitsWatch
 from epochal.txn.batches import BatchOutcome
 from epochal.txn.errors import EpochalError, FencedOut, NotSettled, SparkGone
@@ -53,9 +53,18 @@ class Run:
     """A query's run under one generation."""
 
     def __init__(
-        self, binding: Binding, lead: Lead, *, journal: str | None, max_pending: int, settle_timeout: float
+        self,
+        binding: Binding,
+        place: CheckpointPlace,
+        lead: Lead,
+        *,
+        journal: str | None,
+        max_pending: int,
+        settle_timeout: float,
+        objective: float | None = None,
     ) -> None:
         self.binding = binding
+        self._place = place
         self._lead = lead
         self._settle_timeout = settle_timeout
         self._ending = threading.Lock()
@@ -69,8 +78,7 @@ class Run:
         self._gone: SparkGone | None = None
         self.progress = lead.progress
         self.has_handle = False  # whether a handle of ours raises what ends this run
-        files, checkpoint = resolve(binding.checkpoint, binding.session)
-        self._recover_arguments = checkpoint if journal is None else f"{checkpoint} --journal {journal}"
+        self._recover_arguments = place.path if journal is None else f"{place.path} --journal {journal}"
         self._settler: Settler[DataFrame] = Settler(
             lead.coordinator, max_pending=max_pending, on_failure=lambda _: self._stop_query()
         )
@@ -82,7 +90,7 @@ class Run:
         me = weakref.ref(self)
         self._listener: Listener | CommitsWatch
         if is_connect(binding.session):
-            self._listener = CommitsWatch(SparkCheckpoint(files, checkpoint).committed, self._settler.wake)
+            self._listener = CommitsWatch(place.checkpoint.committed, self._settler.wake)
         else:
             self._listener = Listener(
                 binding.session,
@@ -90,6 +98,19 @@ class Run:
                 on_progress=self._settler.wake,
                 on_end=lambda fault: _retire_soon(me(), fault),
             )
+        self._recovery: RecoveryWatch | None = None
+        if objective is not None:
+            coordinator = lead.coordinator
+            session, query_id = binding.session, binding.query_id
+            self._recovery = RecoveryWatch(
+                place.files,
+                place.path,
+                objective,
+                coordinator.reporter.observers,
+                coordinator.lineage,
+                rows=lambda: None if is_connect(session) else rows_by_progress(session, query_id),
+            )
+            self._recovery.start()
         causes.explain_conflicts(binding.run_id, lambda: _conflict_of(me()))
         if not is_connect(binding.session):  # there a query that was stopped ends without an error for its client
             lead.live.jvm = None if self._jvm is None else self._jvm.process
@@ -100,9 +121,18 @@ class Run:
     def is_closed(self) -> bool:
         return self._closed
 
+    def is_at(self, place: CheckpointPlace) -> bool:
+        """Whether the query has its checkpoint there."""
+        return self._place.path == place.path
+
     @property
     def generation(self) -> int:
         return self._settler.coordinator.generation
+
+    @property
+    def start(self) -> str:
+        """The random id of this start."""
+        return self._lead.coordinator.begun.record.start
 
     @property
     def failure(self) -> EpochalError | None:
@@ -120,7 +150,7 @@ class Run:
 
     def conflict(self, text: str) -> EpochalError | None:
         """Our error if Spark says that two queries have written to the checkpoint; None if it says something else."""
-        if causes.CONFLICT not in text:
+        if not causes.is_conflict(text):
             return None
         if self._conflict is None:
             try:
@@ -201,15 +231,17 @@ class Run:
         with self._ending:
             if self._closed:
                 return
+            stream = self._settler.coordinator.reporter.observers.stream
+            facts = {"query": self.binding.query_id, "stream": stream}
             try:
                 self.settle()
                 self._settled = True
             except FencedOut as fault:  # the other driver settles
-                log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
+                log.error("query ended with unsettled epochs: %s", fault, extra=facts)
                 if self._gave_way and not self.has_handle:  # Spark's handle says nothing of it
                     exit_code.record_fenced(self._recover_arguments, str(fault))
             except (EpochalError, OSError, Py4JError) as fault:
-                log.error("query ended with unsettled epochs: %s", fault, extra={"query": self.binding.query_id})
+                log.error("query ended with unsettled epochs: %s", fault, extra=facts)
                 exit_code.record_unsettled(self._recover_arguments, str(fault))
             self.close()
 
@@ -236,13 +268,27 @@ class Run:
         if not self._gives_way and not self._closed and self._lead.has_newer():
             self._gives_way = True
             threading.Thread(target=self._give_way, name="epochal-give-way", daemon=True).start()
+        self.answer()
+
+    def answer(self) -> None:
+        """Wait until Spark's JVM answers. One that hangs thus keeps the driver from writing live files."""
+        try:
+            if self._jvm is not None and not self._closed and self._gone is None:
+                self._jvm.answer()
+        except (Py4JError, OSError) as fault:  # it is dying, or Spark was stopped
+            log.debug("the JVM did not answer", extra={"error": repr(fault)})
+
+    def give_way(self, fault: EpochalError) -> None:
+        """Stop the query because another driver goes on with it, or may soon."""
+        if not self._closed and self._settler.failure is None:
+            self._gave_way = True
+            self._settler.fail(fault)
 
     def _give_way(self) -> None:
         try:
             fault = self._lead.why_superseded()
-            if fault is not None and not self._closed and self._settler.failure is None:
-                self._gave_way = True
-                self._settler.fail(fault)
+            if fault is not None:
+                self.give_way(fault)
         except (EpochalError, OSError, Py4JError, PySparkException) as failed:
             log.warning("not stopped for a newer driver, which has fenced this one: %s", failed)
         self._gives_way = False
@@ -257,6 +303,8 @@ class Run:
         """Stop the settler and the listener."""
         was_closed, self._closed = self._closed, True
         self._settler.stop()
+        if self._recovery is not None:
+            self._recovery.stop()
         self._listener.remove()
         _runs.discard(self)
         if not was_closed:

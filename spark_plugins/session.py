@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from epochal.spark_plugins import jars, local_disk
 from epochal.spark_plugins.kafka import check_session, kafka_settings
+from epochal.spark_plugins.s3 import check_s3a, s3_settings
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -41,22 +42,24 @@ def session(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
     kafka: bool = False,
+    s3: bool = False,
 ) -> SparkSession:
     """A SparkSession with settings that suit a stream; `conf` overrides them.
 
     If ``epochal[delta]`` is installed, it has Delta's own code too. With `kafka` it can read from Kafka: the first call
-    fetches the jars of Spark's Kafka source. Local files are written without forked processes
-    (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). The sinks do not depend on these
-    settings: any classic SparkSession works.
+    fetches the jars of Spark's Kafka source. With `s3` it can read and write S3, by Hadoop's S3A: the first call
+    fetches its jars, and the environment says where the store is (`s3_settings`). Local files are written without
+    forked processes (`local_disk_settings`; ``spark.epochal.localDisk=false`` turns that off). The sinks do not depend
+    on these settings: any classic SparkSession works.
     """
-    return _session(app_name, master, conf or {}, kafka=kafka)
+    return _session(app_name, master, conf or {}, kafka=kafka, s3=s3)
 
 
 def quiet_session(
-    app_name: str, *, master: str, output: IO[bytes] | int, conf: Mapping[str, str] | None = None
+    app_name: str, *, master: str, output: IO[bytes] | int, conf: Mapping[str, str] | None = None, s3: bool = False
 ) -> SparkSession:
     """As `session`, for command lines: what the JVM prints, from its first line to its last, goes to `output`."""
-    return _session(app_name, master, conf or {}, output=output)
+    return _session(app_name, master, conf or {}, output=output, s3=s3)
 
 
 def _session(
@@ -66,6 +69,7 @@ def _session(
     *,
     output: IO[bytes] | int | None = None,
     kafka: bool = False,
+    s3: bool = False,
 ) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -78,6 +82,8 @@ def _session(
     settings = {**DEFAULTS, **local, **_delta(given), **given, **local_disk.settings_for(master, given)}
     if kafka:
         settings |= kafka_settings(settings)
+    if s3:
+        settings |= s3_settings(settings)
     if output is not None and SparkContext._gateway is None:
         launched = SparkConf(loadDefaults=False).setAll([*settings.items()])
         gateway = launch_gateway(launched, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
@@ -88,6 +94,8 @@ def _session(
     spark = builder.getOrCreate()
     if kafka:
         check_session(spark)
+    if s3:
+        check_s3a(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -121,7 +121,7 @@ def ends(now: bytes, listed: Listed) -> dict[str, Json]:
 def _parsed(text: str) -> Json:
     try:
         value: Json = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value
 

@@ -8,9 +8,7 @@ from typing import Any
 from epochal.metrics import fault_of as metrics_fault
 from epochal.sinks.config.options import Faults
 from epochal.txn.choices import tokens
-from epochal.txn.participant import Participant
-
-NEEDED = tuple(name for name in vars(Participant) if not name.startswith("_"))
+from epochal.txn.participant import faults_of
 
 
 def check_tokens(faults: Faults, option: str, value: Any) -> Any:
@@ -50,8 +48,8 @@ def check_sinks(sinks: tuple[object, ...], faults: Faults) -> None:
         if isinstance(sink, type):
             faults.add(f"sinks: {sink.__name__} is a class; give a sink that was made of it, {sink.__name__}(...)")
             continue
-        lacking = [part for part in NEEDED if not hasattr(sink, part)]
-        if faults.check(not lacking, f"{sink!r} is not a sink: it has no {', '.join(lacking)}"):
+        unfit = faults_of(sink)
+        if faults.check(not unfit, f"{sink!r} is not a sink: {'; '.join(unfit)}"):
             names.append(str(sink.name))  # type: ignore[attr-defined]  # checked above
     twice = sorted({name for name in names if names.count(name) > 1})
     faults.check(

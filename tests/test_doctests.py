@@ -11,7 +11,7 @@ import pytest
 import epochal
 
 # What only an extra installs, by the name it is imported under.
-OF_EXTRAS = {"cassandra", "delta", "deltalake", "hdfs"}
+OF_EXTRAS = {"cassandra", "confluent_kafka", "delta", "deltalake", "hdfs", "psycopg"}
 FOUND = (module.name for module in pkgutil.walk_packages(epochal.__path__, "epochal."))
 MODULES = sorted(name for name in FOUND if not name.endswith(".__main__"))  # importing one runs it
 

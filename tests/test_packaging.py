@@ -1,4 +1,4 @@
-"""What is shipped: txn, sinks and spark_plugins are links in the repository and must be folders in a package."""
+"""What is shipped: links in the repository, such as txn, sinks and spark_plugins, must be folders in a package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+
+from epochal.cli import new_sink
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,7 +29,7 @@ def modules_in_repository() -> set[str]:
     found = {path.relative_to(ROOT).as_posix() for path in _sources(ROOT / "epochal")}
     for folder in ("txn", "sinks", "spark_plugins"):
         found |= {"epochal/" + path.relative_to(ROOT).as_posix() for path in _sources(ROOT / folder)}
-    return found
+    return found | {f"epochal/cli/sqlite_sink/{path.name}" for path in _sources(ROOT / "examples" / "sqlite-sink")}
 
 
 def _sources(folder: Path) -> list[Path]:
@@ -38,7 +40,8 @@ def modules_in_wheel(project: Path, out: Path) -> set[str]:
     (wheel,) = WheelBuilder(str(project)).build(directory=str(out), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert {"epochal/py.typed", "epochal/metrics/grafana.json"} <= {*names}
+    template = {f"epochal/cli/sqlite_sink/{name}" for name in new_sink.FILES}
+    assert {"epochal/py.typed", "epochal/metrics/grafana.json", *template} <= {*names}
     return {name for name in names if name.endswith(SOURCES)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,5 +18,7 @@ def refuse_unreachable(what: str, advice: str) -> Iterator[None]:
     """At a start: refuse a folder that does not exist, is a file, or is not accessible."""
     try:
         yield
-    except WRONG_PLACE as fault:
+    except OSError as fault:
+        if not isinstance(fault, WRONG_PLACE) and fault.errno != errno.ELOOP:  # a loop of links
+            raise
         raise Refused(f"{what} cannot be reached: {fault}. Nothing was written. {advice}") from fault

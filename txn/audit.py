@@ -27,7 +27,7 @@ from epochal.txn.view import View
 ROWS_NOT_READ = "rows were not read"  # what a participant reports as unproven if `Scope.fast` is set, and nothing else
 
 
-class Verdict(Enum):
+class AuditVerdict(Enum):
     """The result of an audit, in a word."""
 
     EXACT = "exact"
@@ -133,7 +133,7 @@ class StoreReport:
 class AuditResult:
     """The result for one sink."""
 
-    verdict: Verdict
+    verdict: AuditVerdict
     epochs: int
     expected: RowDigest
     found: RowDigest | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from epochal.txn.audit import ROWS_NOT_READ, AuditResult, Difference, Expected, StoreReport, Verdict
+from epochal.txn.audit import ROWS_NOT_READ, AuditResult, AuditVerdict, Difference, Expected, StoreReport
 from epochal.txn.row_digests import RowDigest, is_digest, lines_of, total
 
 
@@ -57,12 +57,12 @@ def compare_with_store(expected: Expected, report: StoreReport) -> AuditResult:
     )
 
 
-def _verdict(differences: Sequence[Difference], unproven: Sequence[str], *, proven: bool) -> Verdict:
+def _verdict(differences: Sequence[Difference], unproven: Sequence[str], *, proven: bool) -> AuditVerdict:
     if differences:
-        return Verdict.DIFFERS
+        return AuditVerdict.DIFFERS
     if proven and not unproven:
-        return Verdict.EXACT
-    return Verdict.CONSISTENT if set(unproven) == {ROWS_NOT_READ} else Verdict.NOT_PROVABLE
+        return AuditVerdict.EXACT
+    return AuditVerdict.CONSISTENT if set(unproven) == {ROWS_NOT_READ} else AuditVerdict.NOT_PROVABLE
 
 
 def row_difference(expected: RowDigest, there: RowDigest) -> str:

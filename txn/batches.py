@@ -21,7 +21,7 @@ from epochal.txn.participant import Participant
 from epochal.txn.records import Prepared, Seal
 from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.settlement import remove
-from epochal.txn.start import Generation, superseded
+from epochal.txn.start import STOPS, Generation, superseded
 from epochal.txn.view import View
 
 log = logging.getLogger("epochal")
@@ -70,13 +70,13 @@ class Batches(Generic[Rows]):
         if number in view.prepared(epoch):
             if not self._is_own(epoch):
                 # A driver of a journal that was lost has the same number, and recorded it here.
-                raise self._fenced(epoch, "another driver with the same number has recorded the epoch")
+                raise self._fenced(epoch, f"another driver with the same number has recorded the epoch. {STOPS}")
             # Spark has called this start twice with the epoch; staging it again would change what may win.
             self._release(epoch, offsets)
             return BatchOutcome.SKIPPED
         start = view.start_of(number)
         attempt = Attempt(self.generation.lineage, epoch, number, start=start, scratch=self.scratch)
-        rolled = sum(1 for roll in view.recorded_rolls() if roll.after == epoch - 1)
+        rolled = view.rolls_after(epoch - 1)
         self.reporter.begun(attempt)
         staged = self._stage(attempt, self._batches(view, attempt, rows, offsets))
         sources = self.checkpoint.sources(epoch)
@@ -221,7 +221,7 @@ class Batches(Generic[Rows]):
             newer = self.generation.why_superseded(self.generation.journal.read())
         except OSError:
             newer = None
-        return "its attempt was sealed" + ("" if newer is None else f". {newer[:1].upper()}{newer[1:]}")
+        return f"its attempt was sealed. {STOPS if newer is None else newer[:1].upper() + newer[1:]}"
 
     def _fenced(self, epoch: int, why: str) -> FencedOut:
         return superseded(self.generation.number, why, epoch)

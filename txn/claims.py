@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from epochal.txn.errors import Rewound, TwoJournals
 from epochal.txn.model import Claim, lineage_tag
+from epochal.txn.object_paths import is_object_store, one_spelling
 from epochal.txn.view import View
 
 
@@ -70,8 +71,14 @@ def two_journals(sink: str, why: str) -> TwoJournals:
 def same_place(one: str, other: str) -> bool:
     """Whether two journals are in the same place. The host is ignored: a NameNode of HDFS may have several names.
 
+    A bucket is not: two buckets are two places.
+
     >>> same_place("hdfs://a:9000/c/epochal", "hdfs:///c/epochal"), same_place("/c/epochal", "/d/epochal")
     (True, False)
+    >>> same_place("s3a://a/c", "s3://a/c/"), same_place("s3://a/c", "s3://b/c")
+    (True, False)
     """
+    if is_object_store(one) or is_object_store(other):
+        return one_spelling(one) == one_spelling(other)
     first, second = urlsplit(one), urlsplit(other)
     return (first.scheme, first.path.rstrip("/")) == (second.scheme, second.path.rstrip("/"))

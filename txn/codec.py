@@ -23,8 +23,8 @@ LARGE = 1 << 16
 
 def to_bytes(record: dict[str, Json]) -> bytes:
     """A record as bytes. The record holds its own ``format`` version."""
-    check = hashlib.sha256(canonical(record)).hexdigest()
-    return canonical({"check": check, "record": record}) + b"\n"
+    inner = canonical(record)
+    return b'{"check":"%b","record":%b}\n' % (hashlib.sha256(inner).hexdigest().encode(), inner)
 
 
 def _has_its_checksum(data: bytes) -> bool:

@@ -18,6 +18,7 @@ from epochal.txn.batches import Batches, BatchOutcome
 from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.choices import Choices
 from epochal.txn.claims import check_holder, new_start_id, two_journals, why_claim_lost, why_held_by_copy
+from epochal.txn.driver_facts import this_driver
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.events import Observer
 from epochal.txn.incarnations import Incarnations, current_journal
@@ -27,7 +28,7 @@ from epochal.txn.participant import Participant
 from epochal.txn.plan import decided_not_done
 from epochal.txn.reporting import reporter
 from epochal.txn.settlement import RETAIN, Settlement, clear
-from epochal.txn.start import JOURNAL_ADVICE, Generation, Start, driver, superseded
+from epochal.txn.start import JOURNAL_ADVICE, STOPS, Generation, Start, superseded
 from epochal.txn.state.background import BackgroundFolding
 from epochal.txn.view import View
 
@@ -100,17 +101,21 @@ class Coordinator(Generic[Rows]):
         """Refuse what `begin` would refuse, before Spark plans an epoch. Writes nothing and claims nothing."""
         self._starts.check()
 
-    def begin(self) -> None:
-        """Check the lineage, claim a generation and remove what dead generations left."""
+    def begin(self, rows: Rows | None = None, *, instead_of: str | None = None) -> None:
+        """Check the lineage, claim a generation and remove what dead generations left.
+
+        `rows` is a frame with the columns that this start will write, for the participants that record them.
+        With `instead_of`, the id of a start: Overtaken unless that one is still the newest.
+        """
         try:
-            self._begin()
+            self._begin(rows, instead_of)
         except EpochalError as fault:
             self.reporter.refused(self.lineage, fault, None)
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, rows: Rows | None, instead_of: str | None) -> None:
         failpoints.check_names()
-        generation = self._generation = self._starts.claim()
+        generation = self._generation = self._starts.claim(rows, instead_of=instead_of)
         self._incarnation, self._journal = generation.incarnation, generation.journal
         self._journal.sweep()
         view = rolls.seal_older(self._journal, generation.before, by=generation.number)
@@ -122,7 +127,7 @@ class Coordinator(Generic[Rows]):
             )
         _warn_of_changes(generation)
         self.clear()
-        self._incarnations.tidy(self._incarnation, self._journal, driver(self._version))
+        self._incarnations.tidy(self._incarnation, self._journal, this_driver(self._version), rows)
         self.reporter.started(self.lineage, self.generation, self._participants, generation.before)
         self._may_roll = generation.before.may_roll
         # Versions of states that somebody holds keep every later change in memory.
@@ -187,7 +192,7 @@ class Coordinator(Generic[Rows]):
         self.check_fence(view)
         number = view.next_roll(self.generation)
         if number is None:
-            raise superseded(self.generation, "its rolls were sealed", self._epoch)
+            raise superseded(self.generation, f"its rolls were sealed. {STOPS}", self._epoch)
         if self._checkpoint.committed() > view.done_through or any(view.prepared(e) for e in view.waiting()):
             return False
         start = view.start_of(self.generation)
@@ -197,7 +202,7 @@ class Coordinator(Generic[Rows]):
                 self._journal, view, self._participants, attempt, every=every, reporter=self.reporter
             )
         except FileExistsError:
-            raise superseded(self.generation, "its roll was sealed", self._epoch) from None
+            raise superseded(self.generation, f"its roll was sealed. {STOPS}", self._epoch) from None
         view = self._journal.read()
         self._settlement.carry_out_rolls(self._journal, view, self.lineage)
         self.check_fence(view)  # if our seal was made and purged while we stalled, the roll does not count

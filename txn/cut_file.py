@@ -98,7 +98,7 @@ class CutFile:
     def update(self, journal: Journal, view: View) -> None:
         """Write the watermark of a view, unless this process has written it. Never raises."""
         last = self._written.get(journal.path, NO_EPOCH)
-        if view.done_through <= last or (mark := watermark(view)) is None:
+        if view.done_through <= last or (mark := watermark(view)) is None or mark.epoch <= last:
             return
         with self._harmless():
             self._look(journal)

@@ -2,47 +2,18 @@
 
 Epochs are done in order, so the last epoch that is done is the watermark: every sink shows all epochs up to it, and
 some may show later ones already. A reader who wants the same rows from each reads each as it was after that epoch. A
-store that has a past (`HasPast`) can give that; others are left out, with the reason.
+store that has a past (`Participant.past`) can give that; others are left out, with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from epochal.txn.model import NO_EPOCH, Description, Json
+from epochal.txn.model import NO_EPOCH, Description
+from epochal.txn.past import SinkAt
 from epochal.txn.view import View
-
-
-@dataclass(frozen=True, slots=True)
-class SinkAt:
-    """One sink at one epoch: all that its store needs to find that state again."""
-
-    name: str
-    lineage: str
-    epoch: int
-    description: Description
-    starts: Mapping[int, Description] = field(default_factory=dict)  # by generation: up to then, with this target
-    notes: tuple[str, ...] = ()  # what a reader has to know: epochs that this target never got, and where they are
-
-
-class NoPast(Exception):
-    """A sink whose state at an epoch cannot be found again; the text says why. A cut leaves it out."""
-
-
-@runtime_checkable
-class HasPast(Protocol):
-    """A participant whose store can show what it held after an earlier epoch. A participant may do without."""
-
-    def pin(self, at: SinkAt) -> dict[str, Json]:
-        """What identifies that state in the store, such as a version. CutGone if the store has it no more.
-
-        NoPast if it was never recorded how to read it.
-        """
-
-    def read_at(self, spark: Any, at: SinkAt, pin: Mapping[str, Json]) -> Any:
-        """The rows of that state, as a DataFrame. CutGone if the store has it no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +28,7 @@ class Watermark:
 
 def watermark(view: View) -> Watermark | None:
     """The last epoch of a journal that is done; None before the first."""
-    epoch, lineage = view.done_through, view.lineage
+    epoch, lineage = view.shown_through, view.lineage
     if lineage is None or epoch == NO_EPOCH or epoch < view.base:
         return None
     winner = view.winner(epoch)
@@ -102,7 +73,12 @@ def _notes(view: View, sink: str) -> Iterator[str]:
     start = max(totals.since, view.base)
     if first > start:
         yield f"it is part of the stream since epoch {first} only: {_epochs(start, first - 1)} never went there"
-    gaps = sum(span.last - span.first + 1 - span.epochs for span in spans if span.target == here)
+    own = totals.repartitioned
+    gaps = sum(
+        span.last - span.first + 1 - span.epochs - sum(1 for epoch in own if span.first < epoch < span.last)
+        for span in spans
+        if span.target == here
+    )
     adopted = latest.adopted.get(sink, NO_EPOCH)
     if gaps and adopted > spans[0].first:
         yield f"{gaps} epochs were not given to it again: its start was told that it held those up to {adopted}"

@@ -39,6 +39,8 @@ PUT_BACK = "Put it back from a copy, or restore checkpoint and target together f
 class EpochalError(Exception):
     """The base class of all errors that epochal raises on purpose."""
 
+    parts: tuple[EpochalError, ...] = ()  # of an error that tells several
+
     is_reported: bool = False  # whether observers have seen it: it passes several layers that report errors
 
 
@@ -139,7 +141,8 @@ def all_in_one(faults: Sequence[EpochalError]) -> EpochalError:
       - a: 1. Nothing was written
       - b: 2. Nothing was written
     """
-    faults = list({str(fault): fault for fault in faults}.values())  # two checks may find the same
+    single = [one for fault in faults for one in fault.parts or (fault,)]
+    faults = list({str(fault): fault for fault in single}.values())  # two checks may find the same
     if len(faults) == 1:
         return faults[0]
     kind = type(faults[0])
@@ -151,13 +154,15 @@ def all_in_one(faults: Sequence[EpochalError]) -> EpochalError:
         answers += [f"{option}={tokens!r}"] if len(tokens) > 1 else []
     together = f"\nSeveral answers are given together: {', '.join(answers)}" if answers else ""
     text = f"refused for {len(faults)} reasons:{lines}{together}"
-    if issubclass(kind, OptionError):
-        return Refused(text)
-    one = kind(text)
+    one = Refused(text) if issubclass(kind, OptionError) else kind(text)
     if isinstance(one, Refused):
         one.offers = offers
-    one.__cause__ = faults[0].__cause__
+    one.parts, one.__cause__ = tuple(faults), faults[0].__cause__
     return one
+
+
+class Overtaken(Exception):
+    """Another driver has started since the one that this start was to replace. Look again: it may run."""
 
 
 class CommitFailed(Exception):

@@ -22,6 +22,12 @@ log = logging.getLogger("epochal")
 HeldStep: TypeAlias = Literal["stage", "commit", "abort", "roll", "journal"]
 # It said that it has ended; its process is gone; it hangs, or is cut off; it did not end in time.
 TakeoverEnd: TypeAlias = Literal["ended", "gone", "silent", "timeout"]
+# What a standby has seen. It takes over: nobody ran the stream; the driver's process is gone; it was silent for as long
+# as the lease; its query failed; it has lost its lease in ZooKeeper. Or, as it was asked to: the query has ended in
+# order, failed in a way that any driver would, or was stopped by a command; the stream is over.
+StandbySight: TypeAlias = Literal[
+    "", "new", "gone", "silent", "failed", "lease", "ended", "refused", "fenced", "retired", "stopped"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,31 @@ class TakeoverEnded(Event):
     pid: int | None
     how: TakeoverEnd
     seconds: float  # that it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyWaits(Event):
+    """A standby waits. `how` is empty while a driver runs the stream; else why it does not take over."""
+
+    kind: ClassVar[str] = "standby"
+    generation: int  # of the driver that it watches; 0 if there is none
+    host: str | None  # of that driver
+    pid: int | None
+    lease: float  # seconds
+    how: StandbySight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyEnded(Event):
+    """A standby waits no longer: it takes over, or it leaves. `how` it came to that: see `StandbySight`."""
+
+    kind: ClassVar[str] = "relief"
+    generation: int
+    host: str | None
+    pid: int | None
+    how: StandbySight
+    takes_over: bool
+    seconds: float  # that it has waited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +243,24 @@ class PartsOpen(Event):
     sink: str
     parts: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryMeasured(Event):
+    """How long a recovery would take if the driver died now, where `recovery_objective` asks for it."""
+
+    kind: ClassVar[str] = "recovery"
+    epoch: int  # the last one that Spark had checkpointed
+    seconds: float  # predicted: from the start of a process to the end of its first epoch
+    objective: float
+    extent: int  # versions of Spark's state that it would replay
+    rows: int | None  # of Spark's operators; None if not known
+    bytes: int  # that it would read
+    turned: bool  # whether it began to miss the objective, or to hold it, since the last such event
+
+    @property
+    def late(self) -> bool:
+        return self.seconds > self.objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

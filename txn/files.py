@@ -8,16 +8,19 @@ have both succeeded.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from epochal.txn.errors import JournalCorrupt
+from epochal.txn.object_paths import is_object_store, one_spelling
 
 TEMPORARY = ".epochal-tmp-"
 
@@ -29,6 +32,8 @@ class Entry:
     name: str
     length: int
     is_folder: bool
+    # Another one for another content of the same length, where listings tell it; else empty.
+    version: str = field(default="", compare=False)
 
 
 class Files(Protocol):
@@ -37,6 +42,7 @@ class Files(Protocol):
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Create a file with this content unless the name exists; True if this call created it.
 
+        A call that fails, for example because the disk is full, leaves nothing behind if it can still delete.
         Without `durable` a power cut may undo it completely, but no reader ever sees a part of it.
         """
 
@@ -68,7 +74,7 @@ class Files(Protocol):
         """Remove a file or a whole folder; no error if it does not exist."""
 
     def sync(self, path: str) -> None:
-        """Bring a file that another process wrote to stable storage."""
+        """Bring a file that another process wrote, or the names in a folder, to stable storage."""
 
 
 def join(folder: str, *names: str) -> str:
@@ -86,7 +92,8 @@ def checked_relative(name: str) -> str:
     >>> checked_relative("day=1/part-0")
     'day=1/part-0'
     """
-    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+    parts = f"/{name}/"  # searched, not split: a start checks the names of all that is open
+    if "\0" in name or "//" in parts or "/./" in parts or "/../" in parts:
         raise JournalCorrupt(
             f"a record names a place outside of its folder: {name!r}. epochal never writes such a name: the record was "
             "changed. Nothing was touched; restore the record from a copy"
@@ -134,6 +141,8 @@ def identity_of(path: str) -> str:
         except OSError:
             return real
         return f"{status.st_dev}:{status.st_ino}"  # one folder may be mounted in several places
+    if is_object_store(path):
+        return one_spelling(path)
     parts = urlsplit(path)
     try:
         host = socket.gethostbyname(parts.hostname or "")
@@ -154,6 +163,7 @@ def is_within(path: str, folder: str) -> bool:
         return False
     if is_local(path):
         path, folder = (os.path.realpath(local_path(place)) for place in (path, folder))
+    path, folder = one_spelling(path), one_spelling(folder)
     # As text: in a path, `?` and `#` are characters like any other.
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
@@ -163,7 +173,7 @@ def walk(files: Files, path: str) -> Iterator[Entry]:
     for entry in files.list(path):
         if entry.is_folder:
             for below in walk(files, join(path, entry.name)):
-                yield Entry(f"{entry.name}/{below.name}", below.length, False)
+                yield Entry(f"{entry.name}/{below.name}", below.length, False, below.version)
         else:
             yield entry
 
@@ -190,14 +200,18 @@ def create_by_rename(files: Files, path: str, write: Callable[[str], None]) -> b
         return False
     for _ in range(3):
         temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
-        write(temporary)
         try:
+            write(temporary)
             files.rename(temporary, path)
         except FileExistsError:
             files.delete(temporary)
             return False
         except FileNotFoundError:
             continue  # a newer start swept our temporary file: try once more
+        except OSError:
+            with suppress(OSError):  # the first error matters; the next start sweeps what is left
+                files.delete(temporary)
+            raise
         return True
     raise temporary_file_vanished(path)
 
@@ -226,18 +240,22 @@ class LocalFiles:
             _make_folders(folder, sync=self._sync and durable)
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             try:
-                _write_all(descriptor, data)
-                if self._sync:  # also if not durable: a name must never come back with half its content
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            try:
+                try:
+                    _write_all(descriptor, data)
+                    if self._sync:  # also if not durable: a name must never come back with half its content
+                        os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
                 os.link(temporary, path)
             except FileExistsError:
                 _unlink(temporary)  # unless a newer start has swept it
                 return False
             except FileNotFoundError:
                 continue  # a newer start swept our temporary file: try once more
+            except OSError:  # a full disk
+                with suppress(OSError):  # the first error matters; the next start sweeps what is left
+                    _unlink(temporary)
+                raise
             _unlink(temporary)
             if self._sync and durable:
                 sync_folder(folder)
@@ -314,7 +332,9 @@ def _entry(entry: os.DirEntry[str]) -> Entry:
         return Entry(entry.name, 0, True)
     try:
         return Entry(entry.name, entry.stat().st_size, False)
-    except FileNotFoundError:
+    except OSError as fault:
+        if fault.errno not in (errno.ENOENT, errno.ELOOP):  # a link to nothing, or to itself
+            raise
         return Entry(entry.name, 0, False)
 
 

@@ -15,6 +15,7 @@ from epochal.txn.errors import EpochalError, ForeignTarget, JournalLost, Rewound
 from epochal.txn.model import NO_EPOCH, Memory, lineage_tag
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import lowest_not_done
+from epochal.txn.restoration import forked_from, was_restored
 from epochal.txn.view import View
 
 
@@ -34,6 +35,7 @@ class Observed:
     eager: bool = False
     closed_at: int | None = None  # the first epoch that the incarnation before did not finish, if there was one
     journal: str = ""  # where the journal is; empty: claims are not compared with it
+    ancestors: frozenset[str] = frozenset()  # the lineages that earlier incarnations were forked from
     starting: bool = True  # False: decided epochs are finished, and nothing new begins
     sample: Callable[[], str | None] = lambda: None  # the digest of any epoch that the checkpoint has
 
@@ -71,17 +73,19 @@ def check_start(observed: Observed, choices: Choices) -> StartPlan:
     return plan
 
 
-def check_reincarnation(lineage: str, memories: Mapping[str, Memory], choices: Choices) -> None:
-    """Refuse what the next incarnation, `lineage`, would be refused for: streams that it has not been told about.
+def check_reincarnation(observed: Observed, lineage: str, memories: Mapping[str, Memory], choices: Choices) -> None:
+    """Refuse what the next incarnation, `lineage`, would be refused for: other streams on its targets.
 
-    Before the journal of the present one is closed, which is for ever.
+    `observed` is what the present one was checked by. Streams that the user has chosen to replace are allowed. This
+    comes before the journal of the present incarnation is closed, which is for ever.
     """
     plan = StartPlan(base=0)
     for sink, memory in memories.items():
         if not memory.enrolled and (foreign := _foreign(lineage, memory)):
-            exclusive = sink if memory.exclusive else ""
-            where = f"sink {sink!r} ({memory.target})"
-            _check_foreign(where, sink, foreign, replace(choices, exclusive=exclusive), plan)
+            try:
+                _check_foreign(observed, sink, memory, foreign, choices, plan)
+            except EpochalError as fault:  # one that no choice answers
+                plan.refused.append(fault)
     if plan.refused:
         raise all_in_one(plan.refused)
 
@@ -99,7 +103,7 @@ def _check_journal(observed: Observed, choices: Choices, plan: StartPlan) -> Non
         return
     done = observed.before.done_through
     eager = observed.eager or any(g.commit == "eager" for g in view.generations.values())
-    if done > committed + (1 if eager else 0):
+    if done > committed + (1 if eager else 0) and not was_restored(view, committed, done):
         _adopts(
             Rewound(
                 f"the journal has epoch {done} as done, but the checkpoint's last committed epoch is {committed}: "
@@ -166,7 +170,11 @@ def _check_sink(observed: Observed, sink: str, memory: Memory, choices: Choices,
             new="write from here on as a stream of its own, beside the other",
         )
     elif not memory.enrolled and (foreign := _foreign(lineage, memory)):
-        _check_foreign(where, sink, foreign, replace(choices, exclusive=sink if memory.exclusive else ""), plan)
+        _check_foreign(observed, sink, memory, foreign, choices, plan)
+    elif memory.begun > max(_last_possible(view, observed.committed), memory.last):
+        _check_begun(observed, where, memory, choices, plan)
+    elif (epoch := _decided_there(observed, sink, memory, plan)) is not None:
+        _check_lost_claim(observed, sink, where, memory, epoch, choices, plan)
     elif memory.enrolled and view.latest is None:
         _check_lost_journal(observed, sink, where, memory, choices, plan)
     elif memory.last > max(_last_possible(view, observed.committed), plan.adopted.get(sink, NO_EPOCH)):
@@ -189,6 +197,50 @@ def _check_sink(observed: Observed, sink: str, memory: Memory, choices: Choices,
         adopt = "go on in this target; what it missed stays missing"
         if _adopts(Rewound(fault), token_of(lineage, memory.last), choices, plan, adopt=adopt, new=None):
             plan.missing[sink] = done
+
+
+def _check_begun(observed: Observed, where: str, memory: Memory, choices: Choices, plan: StartPlan) -> None:
+    """The target shows a part of an epoch that the journal has no record of."""
+    fault = (
+        f"{where}: some rows of epoch {memory.begun} of this stream are there, and the journal knows only epochs up to "
+        f"{_last_possible(observed.after, observed.committed)}: checkpoint and journal were rewound, or restored from "
+        f"an older copy, after epoch {memory.begun} was decided. Only the newest copy of both can finish that epoch: "
+        "restore it, or run `epochal recover` with it"
+    )
+    _adopts(
+        Rewound(fault),
+        token_of(observed.lineage, memory.begun),
+        choices,
+        plan,
+        adopt=None,
+        new="write the replayed epochs once more, beside what is there",
+    )
+
+
+def _decided_there(observed: Observed, sink: str, memory: Memory, plan: StartPlan) -> int | None:
+    """The first epoch that is decided for this target and not done, if the claim is gone that this stream had on it."""
+    if memory.enrolled or memory.holder is not None:
+        return None
+    view, accepted = observed.before, plan.missing.get(sink, NO_EPOCH)
+    waiting = (e for e in view.waiting() if e > accepted and view.is_decided(e))
+    return next((e for e in waiting if not _was_not_given(view, e, sink, memory)), None)
+
+
+def _check_lost_claim(
+    observed: Observed, sink: str, where: str, memory: Memory, epoch: int, choices: Choices, plan: StartPlan
+) -> None:
+    """What the target has recorded about this stream is gone, and with it whether it holds a decided epoch."""
+    fault = (
+        f"{where}: it has no record of this stream any more, and epoch {epoch} is decided: nothing tells whether its "
+        "rows are there. The target was emptied or replaced, or epochal's own records in it were"
+    )
+    expected = _last_committed(observed.before, sink, memory, plan)
+    adopt = f"write epoch {epoch} and go on: choose it only if none of its rows are there, else they would be doubled"
+    if expected > memory.last:
+        fault += _missing_text(memory.last, expected)
+        adopt += ". What is missing of earlier epochs stays missing"
+    if _adopts(Rewound(fault), token_of(observed.lineage, memory.last), choices, plan, adopt=adopt, new=None):
+        plan.missing.update({sink: expected} if expected > memory.last else {})
 
 
 def _check_lost_journal(
@@ -288,7 +340,7 @@ def _claimed_elsewhere(observed: Observed) -> str:
 def _was_left_out(view: View, sink: str, memory: Memory, plan: StartPlan) -> bool:
     """Whether the stream has finished epochs since a sink's last one that were not written to it."""
     accounted = max(memory.last, plan.missing.get(sink, NO_EPOCH), plan.adopted.get(sink, NO_EPOCH), view.base - 1)
-    later = [e for e in view.done if e > max(accounted, view.floor)]
+    later = [e for e in view.done if e > max(accounted, view.floor) and not view.is_sparks_own(e)]
     return memory.last > NO_EPOCH and (
         view.floor > accounted or any(_was_not_given(view, e, sink, memory) for e in later)
     )
@@ -310,17 +362,36 @@ def _foreign(lineage: str, memory: Memory) -> dict[str, int]:
     return {other: last for other, last in memory.others.items() if other.partition("~")[0] != query}
 
 
-def _check_foreign(where: str, sink: str, others: Mapping[str, int], choices: Choices, plan: StartPlan) -> None:
+def _check_forked(where: str, ancestors: set[str], others: Mapping[str, int]) -> None:
+    """Refuse a fork on a target of the stream that it was made of. No choice is offered: it would write rows again."""
+    if forked := ancestors & others.keys():
+        (of, *_) = sorted(forked)
+        raise ForeignTarget(
+            f"{where}: this stream is a fork of stream {lineage_tag(of)}, which {_written_text(others[of])}. It would "
+            "write the same epochs there again. Nothing was written. Give it targets of its own; or, if it is to take "
+            "that stream's place, restore the savepoint without --fork"
+        )
+
+
+def _check_foreign(
+    observed: Observed, sink: str, memory: Memory, others: Mapping[str, int], choices: Choices, plan: StartPlan
+) -> None:
+    where = f"sink {sink!r} ({memory.target})"
+    ancestors = {*observed.ancestors, *forked_from(observed.after)}
+    _check_forked(where, ancestors, others)
+    choices = replace(choices, exclusive=sink if memory.exclusive else "")
+    again = (
+        "This stream is a fork: what both read after their savepoints would be there twice. Give it a target of its own"
+        if ancestors
+        else "A new checkpoint on an old target starts from the beginning of its source and would write rows again"
+    )
     taken = []
     for other, last in others.items():
         if last == NO_EPOCH:
             taken.append(other)  # it has written nothing, so nothing can be doubled; but it must not begin now
             continue
         adopted = _adopts(
-            ForeignTarget(
-                f"{where}: another stream, {lineage_tag(other)}, {_written_text(last)}. A new checkpoint "
-                "on an old target starts from the beginning of its source and would write rows again"
-            ),
+            ForeignTarget(f"{where}: another stream, {lineage_tag(other)}, {_written_text(last)}. {again}"),
             token_of(other, last),
             choices,
             plan,

@@ -14,17 +14,28 @@ from typing import Generic, TypeVar
 
 from epochal.txn import rolls
 from epochal.txn.claims import new_start_id, why_held_by_copy
+from epochal.txn.driver_facts import DriverFacts
 from epochal.txn.errors import Refused
 from epochal.txn.journal import Journal
-from epochal.txn.model import Attempt, Json, lineage_of
+from epochal.txn.model import Attempt, lineage_of
 from epochal.txn.participant import Participant, description_of
 from epochal.txn.plan import lowest_not_done
 from epochal.txn.records import NO_WINNER, GenerationStarted
+from epochal.txn.restoration import forked_from
 from epochal.txn.settlement import Settlement, clear, remove
 
 log = logging.getLogger("epochal")
 
 Rows = TypeVar("Rows")
+
+
+def incarnation_path(first: str, incarnation: int) -> str:
+    """The path of an incarnation's journal, by that of the first.
+
+    >>> incarnation_path("/data/orders/epochal/", 2)
+    '/data/orders/epochal~2'
+    """
+    return first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}"
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,10 @@ class Incarnations(Generic[Rows]):
     def closed_at(self, incarnation: int) -> int | None:
         """The first epoch that the incarnation before this one did not finish."""
         return None if incarnation == 1 else lowest_not_done(self.journals(incarnation - 1).read())
+
+    def ancestors(self, incarnation: int) -> frozenset[str]:
+        """The lineages that earlier incarnations were forked from: `new` changes nothing about it."""
+        return frozenset().union(*(forked_from(self.journals(n).read()) for n in range(1, incarnation)))
 
     def close(self, incarnation: int, journal: Journal, record: GenerationStarted) -> None:
         """Close a journal, which fences the driver that uses it. The next incarnation has a new journal.
@@ -90,15 +105,15 @@ class Incarnations(Generic[Rows]):
         if not self._is_held_elsewhere(journal, lineage):
             self.settlement.settle(journal, lineage)
 
-    def tidy(self, incarnation: int, journal: Journal, driver: Mapping[str, Json]) -> None:
+    def tidy(self, incarnation: int, journal: Journal, driver: DriverFacts, rows: Rows | None = None) -> None:
         """At the start of an incarnation: publish what earlier ones left open, and remove what they left staged."""
         for earlier in range(1, incarnation):
-            self._publish_open(earlier, driver)
+            self._publish_open(earlier, driver, rows)
         done = journal.read().done_through
         for earlier in range(1, incarnation):
             self._remove_staged(earlier, through=done)
 
-    def _publish_open(self, incarnation: int, driver: Mapping[str, Json]) -> None:
+    def _publish_open(self, incarnation: int, driver: DriverFacts, rows: Rows | None) -> None:
         """Close all open parts of a closed journal. No epoch of it can be decided any more.
 
         Each start that tries this claims a generation of its own in that journal, because two may try at once.
@@ -113,7 +128,7 @@ class Incarnations(Generic[Rows]):
             if not open_here or view.latest is None:
                 return
             number = view.generation + 1
-            described = {name: description_of(p) for name, p in open_here.items()}
+            described = {name: description_of(p, rows) for name, p in open_here.items()}
             started = replace(
                 view.latest,
                 generation=number,

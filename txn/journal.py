@@ -12,6 +12,7 @@ are part of the states computed from it. So memory holds what is open once, not 
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -38,12 +39,16 @@ from epochal.txn.records import (
     encode,
     epoch_of_name,
 )
-from epochal.txn.state.folding import Folding, Plan
+from epochal.txn.state.folding import Folding
+from epochal.txn.state.folding_plan import FoldingPlan
 from epochal.txn.state.gauge import Gauge
 from epochal.txn.state.policy import Extent, Measured, Policy
+from epochal.txn.state.segments import SegmentLost
 from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
 from epochal.txn.state.versions import SinkState
 from epochal.txn.view import States, StatesAt, View, fold
+
+log = logging.getLogger("epochal")
 
 SPENT = Handle(0, {})  # replaces the handle of an epoch that is done; no participant accepts its version
 
@@ -67,6 +72,8 @@ class Journal:
         self._policy = policy or Policy()
         self._gauge = Gauge()
         self._folded_at = clock()
+        self._reader: Journal | None = None  # of the thread that folds
+        self._is_segment_lost = False  # as that thread has seen
         self._with_states = with_states
         self._seen: dict[str, Record] = {}
         self._created: dict[str, bytes] = {}  # by this process, not yet in a listing: these need not be read
@@ -107,6 +114,7 @@ class Journal:
     def read(self) -> View:
         """Read what is new, and return the view of all records."""
         for tries_left in reversed(range(5)):
+            begun, stored_before = time.monotonic(), self._stored
             names = self._names()
             if names == list(self._seen):
                 return self._view
@@ -129,6 +137,8 @@ class Journal:
                 # The journal was replaced: forget everything read so far.
                 self._seen, self._settled, self._stored, self._view = {}, None, None, fold(())
                 continue
+            if self._stored is not None and self._stored is not stored_before:
+                self._gauge.recovery = time.monotonic() - begun
             self._settled = view.settled_states if self._with_states else None
             if self._settled is not None and self._settled.epoch > view.stored_through:
                 self._stored = None  # an old version would keep every later change in memory
@@ -215,38 +225,72 @@ class Journal:
         self._create(Done(epoch, generation, self.now()), durable=False)
         failpoints.hit("after-done")
 
-    def plan(self, view: View, *, retain: int, slack: int = 20) -> Plan | None:
+    def plan(self, view: View, *, retain: int, slack: int = 20) -> FoldingPlan | None:
         """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come.
 
-        A recovery objective may leave fewer epochs unfolded.
+        A recovery objective may leave fewer epochs unfolded. If a segment was found to be gone, the plan is to write
+        the whole state anew.
         """
+        if self._is_segment_lost:
+            return FoldingPlan.to_heal(view)
+        unfolded = sum(1 for epoch in view.done if epoch > view.floor)
+        prepared = [size for name, size in self._sizes.items() if epoch_of_name(name) is not None]
+        live = sum(len(state) for state in view.sink_states().values())
+        self._gauge.sized(live=live, record=sum(prepared) / max(1, unfolded))
+        # With what is unfolded now: a load that has grown since the last round must not wait for as many epochs.
         knobs = self._policy.tuned(self._gauge.measured)
         retain, slack = min(retain, knobs.epochs), min(slack, knobs.epochs)
-        unfolded = sum(1 for epoch in view.done if epoch > view.floor)
         now, age = self._clock(), knobs.segment_age
+        self._folded_at = min(self._folded_at, now)  # the clock may have gone back: do not wait until it catches up
         is_time = age is not None and unfolded > retain and now - self._folded_at >= age
         if unfolded < retain + slack and not is_time:
             return None
         self._folded_at = now
-        live = sum(len(state) for state in view.sink_states().values())
-        prepared = [size for name, size in self._sizes.items() if epoch_of_name(name) is not None]
-        self._gauge.sized(live=live, record=sum(prepared) / max(1, unfolded))
-        return Plan.of(view, retain=retain)
+        self._gauge.note_changes()
+        return FoldingPlan.of(view, retain=retain)
 
-    def fold(self, plan: Plan, *, between: Callable[[], None] = lambda: None) -> None:
-        """Carry a plan out. Safe in another thread than the one that reads this journal."""
-        reader = Journal(self._files, self.path, with_states=False)
-        self._folding(between).fold(plan, reader.read)
+    def fold(
+        self,
+        plan: FoldingPlan,
+        *,
+        between: Callable[[], None] = lambda: None,
+        affords: Callable[[float], bool] = lambda _: True,
+    ) -> None:
+        """Carry a plan out. Safe in another thread than the one that reads this journal.
+
+        `between` is called between two steps of a long merge. `affords` says whether a merge may be begun that takes
+        so many seconds of a processor; what changed is folded in any case.
+        """
+        if self._reader is None:
+            self._reader = Journal(self._files, self.path, with_states=False)
+        self._carry_out(plan, self._folding(between, affords), self._reader.read)
 
     def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
         """Plan and fold at once."""
         plan = self.plan(view, retain=retain, slack=slack)
         if plan is not None:
-            self._folding().fold(plan, self.read)
+            self._carry_out(plan, self._folding(), self.read)
 
-    def _folding(self, between: Callable[[], None] = lambda: None) -> Folding:
+    def _carry_out(self, plan: FoldingPlan, folding: Folding, read: Callable[[], View]) -> None:
+        """Fold. The loss of a segment stops nothing: memory has the whole state, and the next plan writes it anew."""
+        try:
+            folding.fold(plan, read)
+            if plan.whole is not None:
+                folding.check_segments()
+        except SegmentLost as lost:
+            if not self._is_segment_lost:
+                log.error("part of the sinks' state was lost: %s", lost, extra={"journal": self.path})
+            self._is_segment_lost = True
+            return
+        if self._is_segment_lost:
+            log.warning("the sinks' state was written anew, from memory", extra={"journal": self.path})
+        self._is_segment_lost = False
+
+    def _folding(
+        self, between: Callable[[], None] = lambda: None, affords: Callable[[float], bool] = lambda _: True
+    ) -> Folding:
         knobs = self._policy.tuned(self._gauge.measured)
-        return Folding(self._files, self.path, self.now, knobs, self._clock, between, self._gauge)
+        return Folding(self._files, self.path, self.now, knobs, self._clock, between, affords, self._gauge)
 
     @property
     def measured(self) -> Measured:
@@ -255,7 +299,7 @@ class Journal:
 
     @property
     def recovery(self) -> float | None:
-        """The seconds that it took this process to restore the sinks' state; None if there was nothing to restore."""
+        """The seconds that it took this process to read records and segments; None if there were no segments."""
         return self._gauge.recovery
 
     @property

@@ -22,6 +22,7 @@ from epochal.txn.process import Process
 
 FORMAT = 1
 HEARTBEAT = 5.0  # seconds between two files of an idle driver
+LEAST_LEASE = 2 * HEARTBEAT  # seconds: a driver that is well writes its live file twice in that time
 SILENT = 30.0  # seconds after which a driver that wrote no file is taken for dead, if nothing better is known
 TRIES = 5
 LAST = 1e11  # seconds since 1970: times beyond are of a file that somebody else wrote

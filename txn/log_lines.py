@@ -25,6 +25,10 @@ from epochal.txn.events import (
     Event,
     PartsOpen,
     PartsRolled,
+    RecoveryMeasured,
+    StandbyEnded,
+    StandbySight,
+    StandbyWaits,
     StreamEnded,
     StreamHeld,
     StreamRefused,
@@ -50,6 +54,21 @@ ENDS: dict[TakeoverEnd, str] = {
 }
 
 
+STANDBY: dict[StandbySight, str] = {
+    "": "it takes over when that driver is gone, or silent for {lease:.0f} s",
+    "new": "no driver has run the stream yet",
+    "gone": "its process is gone",
+    "silent": f"it hangs, is suspended or cannot be heard from here. {FENCED}",
+    "failed": "its query has failed",
+    "lease": "it has lost its lease",
+    "ended": "it has ended in order",
+    "refused": "it has stopped by an error that any driver would meet; `epochal status` says what to do",
+    "fenced": "a command has stopped it",
+    "retired": "the stream was retired",
+    "stopped": "it was asked to stop",
+}
+
+
 class LogLines:
     """An observer that writes a log line for each event."""
 
@@ -70,9 +89,13 @@ def level_of(event: Event) -> int:
     match event:
         case StreamRefused():
             return logging.ERROR
-        case StreamHeld(tries=1) | StreamResumed() | TakeoverBegun() | TakeoverEnded():
+        case StreamHeld(tries=1) | StreamResumed() | TakeoverBegun() | TakeoverEnded() | StandbyEnded():
+            return logging.WARNING
+        case RecoveryMeasured(turned=True):
             return logging.WARNING
         case EpochCommitted() | PartsRolled() | StreamHeld() | EpochSkipped() | StreamStarted() | StreamEnded():
+            return logging.INFO
+        case StandbyWaits():
             return logging.INFO
         case _:
             return logging.DEBUG
@@ -95,7 +118,20 @@ def text_of(event: Event) -> str:  # one case for each kind of event
         case TakeoverEnded():
             return (
                 f"stream {event.stream} takes over from generation {event.earlier} ({_process(event)}) after "
-                f"{event.seconds:.1f} s: {ENDS[event.how]}"
+                f"waiting {event.seconds:.1f} s: {ENDS[event.how]}"
+            )
+        case StandbyWaits():
+            why = STANDBY[event.how].format(lease=event.lease)
+            return f"stream {event.stream}: standing by for {_watched(event)}: {why}"
+        case StandbyEnded():
+            how = STANDBY[event.how]
+            if not event.takes_over:
+                return f"stream {event.stream}: stands by no longer, after waiting {event.seconds:.1f} s: {how}"
+            if event.how == "new":
+                return f"stream {event.stream}: nobody runs the stream: this driver starts it"
+            return (
+                f"stream {event.stream}: the standby takes over from {_watched(event)} after waiting "
+                f"{event.seconds:.1f} s: {how}"
             )
         case EpochBegun():
             return f"epoch {event.epoch} begun"
@@ -128,6 +164,13 @@ def text_of(event: Event) -> str:  # one case for each kind of event
             )
         case PartsOpen():
             return f"{event.parts} parts open in {event.sink}: {_size(event.bytes)}"
+        case RecoveryMeasured():
+            holds = "would miss" if event.late else "holds"
+            advice = "; `epochal plan-recovery` proposes settings" if event.late else ""
+            return (
+                f"stream {event.stream} {holds} its recovery objective of {event.objective:.1f} s: a crash now "
+                f"would take {event.seconds:.1f} s, extent {event.extent}, {_size(event.bytes)}{advice}"
+            )
         case StreamRefused():
             at = f" at epoch {event.epoch}" if event.epoch is not None else ""
             name = f"stream {event.stream}" if event.stream else "stream"
@@ -152,8 +195,12 @@ def facts_of(event: Event) -> dict[str, Any]:
     return facts
 
 
-def _process(event: TakeoverBegun | TakeoverEnded) -> str:
+def _process(event: TakeoverBegun | TakeoverEnded | StandbyWaits | StandbyEnded) -> str:
     return Process(host=event.host, pid=event.pid).name
+
+
+def _watched(event: StandbyWaits | StandbyEnded) -> str:
+    return f"generation {event.generation} ({_process(event)})" if event.generation else "a first driver"
 
 
 def _failed(event: StreamHeld) -> str:

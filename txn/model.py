@@ -216,6 +216,7 @@ class Claim:
     sink: str = ""  # the sink's name in its writer
     replaces: tuple[str, ...] = ()  # the lineages that it replaces: they can no longer write
     driver: Mapping[str, Json] = field(default_factory=dict, compare=False)  # host and pid, for display
+    decided: int = field(default=NO_EPOCH, compare=False)  # the last decided epoch then; not stored
 
     def __str__(self) -> str:
         facts = [f"{name} {self.driver[name]}" for name in ("host", "pid") if name in self.driver]
@@ -232,7 +233,8 @@ class Memory:
     `others` maps other lineages to their last epoch. `adopted_by` is the lineage that replaced this one, if any.
     `holder` is this lineage's newest claim. `version` counts the claims on the target: a new claim succeeds only on
     the version that was checked. `identity` is the same for every spelling of the target; empty if the target's name
-    is unique. `exclusive`: only one stream may ever write here, so `new` is not offered.
+    is unique. `exclusive`: only one stream may ever write here, so `new` is not offered. `begun` is the last epoch of
+    this lineage of which rows can be read before it is whole, for a store that shows epochs in parts.
     """
 
     target: str
@@ -245,6 +247,7 @@ class Memory:
     version: int = 0
     identity: str = ""
     exclusive: bool = False
+    begun: int = NO_EPOCH
 
 
 def canonical(value: Json) -> bytes:

@@ -4,7 +4,8 @@ A participant that passes `epochal.testing.contract` can join any writer. The co
 `gc`) finds it through an entry point of the group ``epochal.sinks``: a class whose `from_description`
 rebuilds it from what `describe` returned.
 
-No call depends on an earlier one: everything that a call needs is in its arguments.
+No call depends on an earlier one: everything that a call needs is in its arguments. What a participant keeps between
+calls are caches, without which the outcome is the same.
 """
 
 from __future__ import annotations
@@ -26,11 +27,39 @@ from epochal.txn.model import (
     RollRequest,
     Staged,
 )
+from epochal.txn.past import HasPast
 
 Rows = TypeVar("Rows")
 
 
-class Participant(Protocol[Rows]):
+class Abilities(Protocol):
+    """What a participant can do beyond the calls that every one has. Each is a property; None means that it cannot.
+
+    A participant that derives from this class has none of them, and overrides those that it has.
+    """
+
+    @property
+    def rolls(self) -> Rolls | None:
+        """The calls for rows that it holds open over epochs; None if it never does."""
+        return None
+
+    @property
+    def audits(self) -> Auditable | None:
+        """The calls for `epochal audit`; None if the store cannot be audited."""
+        return None
+
+    @property
+    def past(self) -> HasPast | None:
+        """The calls for `epochal.cut` and `read_cut`; None if the store shows its newest state only."""
+        return None
+
+    @property
+    def connect(self) -> OnConnect | None:
+        """What it says of Spark Connect; None if it is not known to work there."""
+        return None
+
+
+class Participant(Abilities, Protocol[Rows]):
     """A store that can hide an epoch's rows until the epoch is decided.
 
     Every call may be repeated after a crash and may run in two processes at once.
@@ -40,16 +69,12 @@ class Participant(Protocol[Rows]):
     def name(self) -> str:
         """Its name in the writer, unique there."""
 
-    @property
-    def rolls(self) -> Rolls | None:
-        """The calls for rows that it holds open over epochs; None if it never does."""
+    def describe(self, rows: Rows | None = None) -> dict[str, Json]:
+        """What a new process needs to commit and abort: ``type`` and settings, without secrets.
 
-    @property
-    def audits(self) -> Auditable | None:
-        """The calls for `epochal audit`; None if the store cannot be audited."""
-
-    def describe(self) -> dict[str, Json]:
-        """What a new process needs to commit and abort: ``type`` and settings, without secrets."""
+        A start that records this in the journal gives a frame with its columns, of which no row is read: a store that
+        shows its past may need them.
+        """
 
     def check_frame(self, rows: Rows) -> Sequence[str]:
         """What makes a frame's columns unfit for this store, one text per fault; empty if the frame fits.
@@ -68,10 +93,12 @@ class Participant(Protocol[Rows]):
     def open(self, lineage: str) -> Memory:
         """What the store has recorded. Writes nothing; raises Refused for a target that can never work."""
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: Rows | None = None) -> bool:
         """Bind the target to one start of a lineage, durably; False if it was claimed since `version` was read.
 
-        Of several claims on the same version exactly one succeeds.
+        Of several claims on the same version exactly one succeeds. `rows` is a frame with the columns that this start
+        will write, of which no row is read; None if a command claims. A store whose readers need the same columns of
+        everybody compares and records them in the same step, and raises BadRows if they do not fit.
         """
 
     def withdraw(self, claim: Claim) -> None:
@@ -125,6 +152,11 @@ class Rolls(Protocol):
     def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
         """What is open, for display."""
 
+    def open_size(self, state: Mapping[str, Json]) -> tuple[int, int]:
+        """How many parts are open, and their bytes. Called after each epoch, so it is worth a quicker way than this."""
+        parts = self.open_rows(state)
+        return len(parts), sum(part.bytes for part in parts)
+
 
 class Auditable(Protocol):
     """A participant that can read back what is in its store."""
@@ -133,19 +165,52 @@ class Auditable(Protocol):
         """Read the store. Writes nothing, and is safe beside a running driver."""
 
 
-def open_size(rolls: Rolls, state: Mapping[str, Json]) -> tuple[int, int]:
-    """How many parts are open, and their bytes. A participant that has an `open_size` need not list them for it."""
-    quick = getattr(rolls, "open_size", None)
-    if quick is not None:
-        count, size = quick(state)
-        return int(count), int(size)
-    parts = rolls.open_rows(state)
-    return len(parts), sum(part.bytes for part in parts)
+class OnConnect(Protocol):
+    """A participant that can run in the process of a Spark Connect server, where there is no JVM.
+
+    It is pickled, and stages through the DataFrame API alone.
+    """
+
+    def connect_faults(self) -> Sequence[str]:
+        """What keeps it from Spark Connect as configured, a short sentence each; empty if nothing does."""
 
 
-def description_of(participant: Participant[Rows]) -> Description:
-    """A participant as a start records it. ``keeps_open`` follows from `rolls` alone."""
-    settings = {key: value for key, value in participant.describe().items() if key != "keeps_open"}
+ABILITIES: Mapping[str, type] = {"rolls": Rolls, "audits": Auditable, "past": HasPast, "connect": OnConnect}
+# Nobody calls these on the participant itself: who has all of them there has forgotten the property. (An option may
+# have the name of one.)
+OF_ABILITIES = {"past": ("pin", "read_at"), "connect": ("connect_faults",)}
+
+
+def faults_of(participant: object) -> list[str]:
+    """Why an object cannot be a participant: what it lacks, or what an ability of it lacks; empty if it can."""
+    lacking = [name for name in members(Participant) if not hasattr(participant, name)]
+    if lacking:
+        optional = [name for name in lacking if name in ABILITIES]
+        hint = f" (epochal.participant.Abilities has {', '.join(optional)} for it)" if optional else ""
+        return [f"it has no {', '.join(lacking)}{hint}"]
+    found = []
+    for ability, calls in ABILITIES.items():
+        able = getattr(participant, ability)
+        lacking = [name for name in members(calls) if able is not None and not hasattr(able, name)]
+        calls_of_its_own = OF_ABILITIES.get(ability, ()) if able is None else ()
+        has_all = all(callable(getattr(participant, name, None)) for name in calls_of_its_own)
+        if lacking:
+            found.append(f"its property {ability!r} has no {', '.join(lacking)}")
+        if calls_of_its_own and has_all:
+            its = " and ".join(calls_of_its_own)
+            found.append(f"it has {its}, and its property {ability!r} is None: let that return self")
+    return found
+
+
+def members(protocol: type) -> list[str]:
+    """The names of what a protocol asks for."""
+    classes = [one for one in reversed(protocol.__mro__) if getattr(one, "_is_protocol", False)]
+    return [name for one in classes for name in vars(one) if not name.startswith("_")]
+
+
+def description_of(participant: Participant[Rows], rows: Rows | None = None) -> Description:
+    """A participant as a start with these columns records it. ``keeps_open`` follows from `rolls` alone."""
+    settings = {key: value for key, value in participant.describe(rows).items() if key != "keeps_open"}
     if participant.rolls is not None and participant.rolls.opens:
         settings["keeps_open"] = True
     return Description(settings)
@@ -172,8 +237,16 @@ class Wrapper(Generic[Rows]):
     def audits(self) -> Auditable | None:
         return self.inner.audits
 
-    def describe(self) -> dict[str, Json]:
-        return self.inner.describe()
+    @property
+    def past(self) -> HasPast | None:
+        return self.inner.past
+
+    @property
+    def connect(self) -> OnConnect | None:
+        return self.inner.connect
+
+    def describe(self, rows: Rows | None = None) -> dict[str, Json]:
+        return self.inner.describe(rows)
 
     def check_frame(self, rows: Rows) -> Sequence[str]:
         return self.inner.check_frame(rows)
@@ -184,8 +257,8 @@ class Wrapper(Generic[Rows]):
     def open(self, lineage: str) -> Memory:
         return self.inner.open(lineage)
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
-        return self.inner.claim(claim, version=version)
+    def claim(self, claim: Claim, *, version: int, rows: Rows | None = None) -> bool:
+        return self.inner.claim(claim, version=version, rows=rows)
 
     def withdraw(self, claim: Claim) -> None:
         self.inner.withdraw(claim)

@@ -14,6 +14,7 @@ from epochal.txn.errors import PUT_BACK, DataLost, JournalCorrupt, JournalLost, 
 from epochal.txn.model import Attempt, Handle
 from epochal.txn.offsets import Match, compare
 from epochal.txn.records import Prepared
+from epochal.txn.rescaling import refuse_unfinished
 from epochal.txn.states import State
 from epochal.txn.view import RESTORE, View, handles
 
@@ -59,6 +60,8 @@ def next_step(view: View, committed: int, offsets: str | None) -> Decide | Finis
             f"{RESTORE}"
         )
     if epoch <= committed:
+        if not view.prepared(epoch):
+            refuse_unfinished(view, f"epoch {epoch} cannot be finished")
         return Decide(epoch, choose_winner(view, epoch, offsets))
     return None
 

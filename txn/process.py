@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
+
+from epochal.txn.json_value import Json
 
 PROC = "/proc"  # tests replace it
 
@@ -35,6 +38,40 @@ class Process:
         """
         known = [f"pid {self.pid}" if self.pid is not None else "", self.host or ""]
         return " on ".join(text for text in known if text) or "unknown"
+
+    def is_same_as(self, other: Process) -> bool:
+        """Whether both name one process: the same pid in the same table, started at the same tick.
+
+        >>> one = Process(host="spark-7", pid=4711, ticks=90, machine="m")
+        >>> one.is_same_as(Process(host="spark-7", pid=4711, ticks=91, machine="m"))  # the pid was used again
+        False
+        """
+        return self._identity == other._identity
+
+    def to_json(self) -> dict[str, Json]:
+        """What is known, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Json]) -> Process:
+        """The process in an object, which may hold other things too. What has another type is taken for not known.
+
+        >>> Process.from_json({"host": "spark-7", "pid": "4711", "epochal": "0.1.0"})
+        Process(host='spark-7', pid=None, started=None, ticks=None, machine=None)
+        """
+        host, pid, started = value.get("host"), value.get("pid"), value.get("started")
+        ticks, machine = value.get("ticks"), value.get("machine")
+        return Process(
+            host=host if isinstance(host, str) else None,
+            pid=pid if isinstance(pid, int) else None,
+            started=float(started) if isinstance(started, int | float) else None,
+            ticks=ticks if isinstance(ticks, int) else None,
+            machine=machine if isinstance(machine, str) else None,
+        )
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return self.pid, self.ticks, self.machine, self.host
 
 
 class Running(Enum):

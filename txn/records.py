@@ -26,8 +26,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from epochal.txn import codec
+from epochal.txn.driver_facts import DriverFacts
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Description, Handle, Json, Staged
+from epochal.txn.partitions import Repartitioned
 from epochal.txn.state.segments import SegmentRef
 from epochal.txn.totals import Totals
 
@@ -49,7 +51,7 @@ class GenerationStarted:
     commit: str = "checkpoint"
     sinks: Mapping[str, Description] = field(default_factory=dict)
     adopted: Mapping[str, int] = field(default_factory=dict)  # sink -> last epoch taken as written
-    driver: Mapping[str, Json] = field(default_factory=dict)  # host, pid and version, for display
+    driver: DriverFacts = field(default_factory=DriverFacts)
     closed: bool = False  # the user chose `new`: the next incarnation has a journal of its own
     at: str = ""
     start: str = field(
@@ -74,6 +76,8 @@ class Prepared:
     at: str = ""
     rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls there were since the epoch before
     sources: Mapping[str, Json] = field(default_factory=dict, metadata=OPTIONAL)  # where it ends in each, for people
+    # Spark's own epoch, in which it changed the partitions of its state: it reads nothing and goes to no sink.
+    repartitioned: Repartitioned | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def name(self) -> str:
@@ -137,6 +141,7 @@ class Roll:
     after: int  # the last epoch that was done
     sinks: Mapping[str, Staged] = field(default_factory=dict)
     at: str = ""
+    rolls: int = field(default=0, metadata=OPTIONAL)  # how many rolls followed the same epoch before it
 
     @property
     def name(self) -> str:
@@ -198,6 +203,11 @@ class StateRecord:
     @property
     def name(self) -> str:
         return f"m{self.number:012d}.json"
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch whose changes are in the segments. It may be newer than `through` (`folding.heal`)."""
+        return max([self.through, *(ref.through for ref in self.segments)])
 
 
 Record: TypeAlias = GenerationStarted | Prepared | Seal | Decided | Done | Roll | Rolled | Snapshot | StateRecord
@@ -307,19 +317,21 @@ _read_staged = _by_sink(_staged)
 _READERS: dict[str, Callable[[Any], Any]] = {
     "adopted": _by_sink(int),
     "missing": _by_sink(int),
-    "driver": _object,
+    "driver": lambda value: DriverFacts.from_json(_object(value)),
     "kept": _by_sink(_object),
     "sources": _object,
     "totals": Totals.from_json,
+    "repartitioned": Repartitioned.from_json,
     "segments": lambda refs: tuple(map(SegmentRef.from_json, refs)),
 }
 _WRITERS: dict[str, Callable[[Any], Json]] = {
     "sinks": _by_sink(_write_sink),
     "adopted": dict,
     "missing": dict,
-    "driver": dict,
+    "driver": DriverFacts.to_json,
     "kept": _by_sink(dict),
     "sources": dict,
     "totals": Totals.to_json,
+    "repartitioned": Repartitioned.to_json,
     "segments": lambda refs: [ref.to_json() for ref in refs],
 }

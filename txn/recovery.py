@@ -17,6 +17,7 @@ from epochal.txn import rolls
 from epochal.txn.checkpoint import Checkpoint
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id, why_held_by_copy, why_not_ours
+from epochal.txn.driver_facts import this_command
 from epochal.txn.errors import CommitFailed, EpochalError, FencedOut, Refused, TwoJournals
 from epochal.txn.guard import Observed, check_start
 from epochal.txn.incarnations import current_journal
@@ -25,9 +26,10 @@ from epochal.txn.model import Attempt, Description, Handle, Json, Memory, OpenRo
 from epochal.txn.participant import Participant
 from epochal.txn.plan import Removal, decided_not_done, removal_of
 from epochal.txn.reporting import SILENT, Reporter
+from epochal.txn.rescaling import refuse_unfinished
 from epochal.txn.retirement import refuse_retired
 from epochal.txn.settlement import Settlement, clear, fold_at_once
-from epochal.txn.start import claim_of, driver
+from epochal.txn.start import claim_of
 from epochal.txn.states import State
 from epochal.txn.view import View
 
@@ -36,7 +38,7 @@ OnCommit: TypeAlias = Callable[[Attempt, str, Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SinkPlace:
     """A sink and its target: the same name with another target is another place."""
 
     sink: str
@@ -50,10 +52,10 @@ class Sinks:
     def __init__(self, view: View, build: Build, *, scratch: str = "") -> None:
         self.scratch = scratch
         self._build = build
-        self._built: dict[Place, Participant[Any]] = {}
-        self._stagings: dict[Place, dict[str | None, Description]] = {}  # by the folder that each stages in
-        self._descriptions: dict[Place, Description] = {}
-        self._by_generation: dict[int, dict[str, Place]] = {}
+        self._built: dict[SinkPlace, Participant[Any]] = {}
+        self._stagings: dict[SinkPlace, dict[str | None, Description]] = {}  # by the folder that each stages in
+        self._descriptions: dict[SinkPlace, Description] = {}
+        self._by_generation: dict[int, dict[str, SinkPlace]] = {}
         self.add_generations(view)
 
     def add_generations(self, view: View) -> None:
@@ -68,33 +70,33 @@ class Sinks:
                 staging = description.settings.get("staging")
                 self._stagings.setdefault(place, {})[staging if isinstance(staging, str) else None] = description
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[SinkPlace]:
         """Every place, those of the newest generations first."""
         newest_first = sorted(self._by_generation, reverse=True)
         return list(dict.fromkeys(p for g in newest_first for p in self._by_generation[g].values()))
 
-    def current(self) -> dict[str, Place]:
+    def current(self) -> dict[str, SinkPlace]:
         """The places of the newest generation, by sink."""
         return self._by_generation[max(self._by_generation)] if self._by_generation else {}
 
-    def of(self, generation: int, sink: str) -> list[Place]:
+    def of(self, generation: int, sink: str) -> list[SinkPlace]:
         """The place of a sink in a generation; if its record was removed, every place that the sink ever had."""
         if generation in self._by_generation:
             place = self._by_generation[generation].get(sink)
             return [place] if place else []
         return [place for place in self.places() if place.sink == sink]
 
-    def description(self, place: Place) -> Description:
+    def description(self, place: SinkPlace) -> Description:
         """The newest description of a place."""
         return self._descriptions[place]
 
-    def at(self, place: Place) -> Participant[Any]:
+    def at(self, place: SinkPlace) -> Participant[Any]:
         """The participant of a place."""
         if place not in self._built:
             self._built[place] = self._build(self._descriptions[place].settings)
         return self._built[place]
 
-    def stagings(self, place: Place) -> list[Participant[Any]]:
+    def stagings(self, place: SinkPlace) -> list[Participant[Any]]:
         """The participant of a place, and one for each other folder that earlier starts have staged in."""
         newest = self._descriptions[place].settings.get("staging")
         others = [d for staging, d in self._stagings[place].items() if staging != newest]
@@ -190,9 +192,9 @@ class Recovery:
             if (why := why_held_by_copy(holder, self.journal.read(), self.lineage, place_of_claim)) is not None:
                 raise TwoJournals(f"sink {place.sink!r} ({place.target}): {why}. Nothing was changed")
 
-    def _waiting(self, view: View) -> list[tuple[int, Place]]:
+    def _waiting(self, view: View) -> list[tuple[int, SinkPlace]]:
         """The sinks that decided epochs wait for, each with the first such epoch."""
-        first: dict[Place, int] = {}
+        first: dict[SinkPlace, int] = {}
         for epoch in decided_not_done(view, self._checkpoint.committed()):
             winner = view.winner(epoch)
             attempts = [winner] if winner else view.prepared(epoch).values()
@@ -211,13 +213,13 @@ def _was_checked(journal: Journal, lineage: str, sink: str) -> None:
 class Leftover:
     """Staged data that a sink still has, and whether it may be removed."""
 
-    place: Place
+    place: SinkPlace
     attempt: Attempt
     state: State
     verdict: Removal
 
 
-def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: int) -> list[Leftover]:
+def leftovers(view: View, sinks: Sinks, place: SinkPlace, lineage: str, *, newest: int) -> list[Leftover]:
     """The staged data that one sink still has. `newest` and later generations may be alive."""
     found = {a for participant in sinks.stagings(place) for a in participant.leftovers(lineage, sinks.scratch)}
     return [
@@ -226,7 +228,7 @@ def leftovers(view: View, sinks: Sinks, place: Place, lineage: str, *, newest: i
 
 
 def remove_leftovers(
-    journal: Journal, sinks: Sinks, place: Place, lineage: str, *, newest: int, epoch: int | None = None
+    journal: Journal, sinks: Sinks, place: SinkPlace, lineage: str, *, newest: int, epoch: int | None = None
 ) -> list[Attempt]:
     """Remove what the rules allow of one sink's leftovers, or of those of one epoch; seal before delete."""
     return clear(journal, sinks.stagings(place), lineage, newest=newest, by=newest, scratch=sinks.scratch, epoch=epoch)
@@ -254,7 +256,8 @@ def fence(
         latest = view.latest
         if latest is None or latest.closed:
             raise Refused(f"{journal.path}: no stream runs on this journal, so there is no driver to fence")
-        refuse_retired(latest, "nothing can be fenced")
+        refuse_retired(latest, "nothing can be fenced", journal)
+        refuse_unfinished(view, "nothing can be fenced")
         if expected is not None and latest.generation != expected:
             raise Refused(
                 f"generation {latest.generation} was started while this command ran: it does by itself what is to be "
@@ -265,7 +268,7 @@ def fence(
             generation=latest.generation + 1,
             start=start_ids(),
             sinks={**latest.sinks, **(described or {})},
-            driver={**driver(version), "fence": True},
+            driver=replace(this_command(version), forked_from=latest.driver.ancestors),
             at=journal.now(),
         )
         targets = {name: sinks.at(_place(name, description)) for name, description in started.sinks.items()}
@@ -349,9 +352,9 @@ def _refuse_if_in_doubt(view: View, checkpoint: Checkpoint) -> None:
         )
 
 
-def _open_places(view: View, sinks: Sinks) -> dict[str, Place]:
+def _open_places(view: View, sinks: Sinks) -> dict[str, SinkPlace]:
     """The place of the open rows of each sink."""
-    places: dict[str, Place] = {}
+    places: dict[str, SinkPlace] = {}
     for place in reversed(sinks.places()):  # the newest last: its description wins
         state = view.open_state(place.sink)
         if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
@@ -374,5 +377,5 @@ def check_belongs(journal: Journal, query: str) -> None:
         )
 
 
-def _place(sink: str, description: Description) -> Place:
-    return Place(sink, description.kind, description.target)
+def _place(sink: str, description: Description) -> SinkPlace:
+    return SinkPlace(sink, description.kind, description.target)

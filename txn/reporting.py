@@ -35,7 +35,7 @@ from epochal.txn.events import (
 )
 from epochal.txn.log_lines import LogLines
 from epochal.txn.model import Attempt, Outcome, Staged
-from epochal.txn.participant import Participant, open_size
+from epochal.txn.participant import Participant
 from epochal.txn.records import Roll
 from epochal.txn.view import View
 
@@ -231,7 +231,7 @@ class Reporter:
             if participant.rolls is None:
                 continue
             state = view.sink_state(participant.name)
-            now = open_size(participant.rolls, state) if state else (0, 0)
+            now = participant.rolls.open_size(state) if state else (0, 0)
             if self._opened.get(participant.name, (0, 0)) != now:
                 self._opened[participant.name] = now
                 self.emit(PartsOpen, lineage, sink=participant.name, parts=now[0], bytes=now[1])

@@ -29,7 +29,7 @@ class Resolution(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochFacts:
+class ResolutionFacts:
     """What is known about an epoch."""
 
     view: View
@@ -41,7 +41,7 @@ class EpochFacts:
     staged_by: Collection[int] = ()  # the generations of which a sink has staged data of the epoch
 
 
-def check_commit(facts: EpochFacts) -> Resolution:
+def check_commit(facts: ResolutionFacts) -> Resolution:
     """How to commit an epoch by hand, or Refused."""
     view, epoch = facts.view, facts.epoch
     _check_known(facts)
@@ -75,7 +75,7 @@ def check_commit(facts: EpochFacts) -> Resolution:
     return Resolution.DECIDE
 
 
-def check_abort(facts: EpochFacts) -> Resolution:
+def check_abort(facts: ResolutionFacts) -> Resolution:
     """How to abort an epoch by hand, or Refused."""
     view, epoch = facts.view, facts.epoch
     _check_known(facts)
@@ -111,7 +111,7 @@ def check_abort(facts: EpochFacts) -> Resolution:
     )
 
 
-def _check_known(facts: EpochFacts) -> None:
+def _check_known(facts: ResolutionFacts) -> None:
     view, epoch = facts.view, facts.epoch
     if epoch < view.base:
         raise Refused(
@@ -123,7 +123,7 @@ def _check_known(facts: EpochFacts) -> None:
         raise Refused(f"there is no epoch {epoch}: {last}. Nothing was changed")
 
 
-def _instead(facts: EpochFacts) -> str:
+def _instead(facts: ResolutionFacts) -> str:
     if facts.epoch <= facts.view.done_through:
         return "Every sink shows it"
     return "`epochal recover CHECKPOINT` makes it visible"

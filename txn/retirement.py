@@ -1,4 +1,5 @@
-"""A stream that is over: retired by a person, with the reason, so that monitors leave it alone.
+"""A stream that is over here: retired by a person, with the reason, so that monitors leave it alone; or moved elsewhere
+by `epochal restore`.
 
 Retiring is one record: the next generation, claimed by a command as `recovery.fence` does, whose `driver` says who
 retired the stream, when and why. So it is create-if-absent, it fences a driver that nobody has seen, and a crash leaves
@@ -8,49 +9,52 @@ stopped there, and their stores may be gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
 
 from epochal.txn.claims import new_start_id
+from epochal.txn.command_starts import claim_for_command
+from epochal.txn.driver_facts import DriverFacts, Retirement
 from epochal.txn.errors import Refused
 from epochal.txn.journal import Journal
-from epochal.txn.model import Json
 from epochal.txn.records import GenerationStarted
 
-KEY = "retired"
+FOLDER = "epochal"  # of a journal that is in its checkpoint
 LONGEST = 1000  # characters of a reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retirement:
-    """Who retired a stream, when and why."""
-
-    why: str
-    by: str
-    at: str
-
-    def __str__(self) -> str:
-        return f"{self.at} by {self.by}: {self.why}"
-
-    def to_json(self) -> dict[str, Json]:
-        """As in the journal and in `epochal status --json`."""
-        return {"why": self.why, "by": self.by, "at": self.at}
 
 
 def retirement_of(latest: GenerationStarted | None) -> Retirement | None:
     """The retirement that the newest generation records; None if the stream is not retired."""
-    found = latest.driver.get(KEY) if latest is not None else None
-    if not isinstance(found, dict):
-        return None
-    return Retirement(why=str(found.get("why", "")), by=str(found.get("by", "")), at=str(found.get("at", "")))
+    return latest.driver.retired if latest is not None else None
 
 
-def refuse_retired(latest: GenerationStarted | None, what: str) -> None:
+def undo_command(journal: str) -> str:
+    """The command that takes a retirement back, by the journal in which it is recorded.
+
+    >>> undo_command("/data/orders/epochal~2")
+    'epochal retire /data/orders --undo'
+    >>> undo_command("hdfs://nn/journals/orders")
+    'epochal retire CHECKPOINT --journal hdfs://nn/journals/orders --undo'
+    """
+    folder, _, name = journal.rstrip("/").rpartition("/")
+    first = name.partition("~")[0]
+    where = [folder] if first == FOLDER and folder else ["CHECKPOINT", "--journal", f"{folder}/{first}"]
+    return shlex.join(["epochal", "retire", *where, "--undo"])
+
+
+def refuse_retired(latest: GenerationStarted | None, what: str, journal: Journal) -> None:
     """Refuse to go on with a stream that is retired."""
-    if (found := retirement_of(latest)) is not None:
+    found, undo = retirement_of(latest), undo_command(journal.place)
+    if found is not None and found.moved_to:
         raise Refused(
-            f"{what}: the stream was retired {found}. Nothing was written. To go on with it, run `epochal retire "
-            "CHECKPOINT --undo` first"
+            f"{what}: the stream has moved to the journal {found.moved_to} ({found.at} by {found.by}). Nothing was "
+            f"written. Start the query on the checkpoint there. If it never came to be there, `{undo}` gives this one "
+            "back"
+        )
+    if found is not None:
+        raise Refused(
+            f"{what}: the stream was retired {found}. Nothing was written. To go on with it, run `{undo}` first"
         )
 
 
@@ -58,20 +62,13 @@ def record_retirement(
     journal: Journal,
     latest: GenerationStarted,
     retirement: Retirement | None,
-    driver: Mapping[str, Json],
+    command: DriverFacts,
     *,
     start_ids: Callable[[], str] = new_start_id,
 ) -> int | None:
     """Retire the stream, or without a `retirement` undo that. Returns the generation that was claimed for it.
 
-    None if another generation has started since `latest`: check everything again. `driver` is that of the command.
+    None if another generation has started since `latest`: check everything again. `command` is who runs it.
     """
-    facts: dict[str, Json] = {**driver, "fence": True}
-    started = replace(
-        latest,
-        generation=latest.generation + 1,
-        start=start_ids(),
-        driver=facts if retirement is None else {**facts, KEY: retirement.to_json()},
-        at=journal.now(),
-    )
-    return started.generation if journal.claim(started) else None
+    started = claim_for_command(journal, latest, replace(command, retired=retirement), start_ids)
+    return started.generation if started is not None else None

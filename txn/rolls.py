@@ -51,7 +51,8 @@ def check_states(view: View, participants: Iterable[Participant[Any]]) -> None:
 
 def without_owner(view: View, participants: Mapping[str, Participant[Any]]) -> list[str]:
     """The sinks with open rows that a writer does not have, or has without the ability to close them."""
-    return [name for name in view.open_states() if name not in participants or participants[name].rolls is None]
+    lacking = (name for name in view.open_states() if name not in participants or participants[name].rolls is None)
+    return [name for name in lacking if view.has_opened(name)]
 
 
 def close(
@@ -84,7 +85,10 @@ def close(
             staged[name] = part
     if not staged:
         return None
-    record = Roll(attempt.generation, attempt.roll, attempt.generation, attempt.epoch, staged, journal.now())
+    earlier = view.rolls_after(attempt.epoch)
+    record = Roll(
+        attempt.generation, attempt.roll, attempt.generation, attempt.epoch, staged, journal.now(), rolls=earlier
+    )
     if not journal.roll(record):
         recorded = journal.read().rolls.get(attempt.generation, {}).get(attempt.roll)
         if recorded == record:

@@ -6,7 +6,7 @@ Nothing is staged before all three have succeeded. A start that is refused chang
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from epochal.txn import failpoints
@@ -14,22 +14,24 @@ from epochal.txn.access import TARGET_ADVICE, refuse_unreachable
 from epochal.txn.checkpoint import Checkpoint, sample_of_offsets
 from epochal.txn.choices import Choices
 from epochal.txn.claims import new_start_id
-from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Refused, all_in_one
+from epochal.txn.driver_facts import this_driver
+from epochal.txn.errors import EpochalError, FencedOut, OffsetsChanged, Overtaken, Refused, all_in_one
 from epochal.txn.guard import Observed, StartPlan, check_reincarnation, check_start
 from epochal.txn.incarnations import Incarnations
 from epochal.txn.journal import Journal
-from epochal.txn.liveness import process_of
-from epochal.txn.model import NO_EPOCH, Claim, Json, Memory, lineage_of
+from epochal.txn.model import NO_EPOCH, Claim, Memory, lineage_of
 from epochal.txn.offsets import Match, compare
 from epochal.txn.participant import Participant, description_of
-from epochal.txn.process import this_process
 from epochal.txn.records import GenerationStarted, encode
-from epochal.txn.retirement import refuse_retired
+from epochal.txn.rescaling import refuse_unfinished
+from epochal.txn.restoration import forked_from
+from epochal.txn.retirement import refuse_retired, retirement_of
 from epochal.txn.view import View
 
 Rows = TypeVar("Rows")
 
 TRIES = 100  # of a start that other starts overtake
+STOPS = "This driver stops; start the query again if no other runs it"
 JOURNAL_ADVICE = "Correct checkpointLocation, or EpochWriter's journal=, or let this user read and write there"
 
 
@@ -53,18 +55,23 @@ class Generation:
         return lineage_of(self.record.query, self.record.incarnation)
 
     def why_superseded(self, view: View) -> str | None:
-        """Why this generation must stop; None while it is the newest of its journal."""
+        """Why this generation must stop, and what to do then; None while it is the newest of its journal."""
         if view.generation > self.number:
-            by_command = view.latest is not None and view.latest.driver.get("fence")
-            return (
-                f"a command (`epochal roll`, `gc --fence` or `retire`) has claimed generation {view.generation}"
+            by_command = view.latest is not None and view.latest.driver.by_command
+            retired = retirement_of(view.latest)
+            if retired is not None:
+                return retired.why_fenced
+            why = (
+                "a command (`epochal roll`, `gc --fence`, `retire --undo`, `restore` or `rescale`) has claimed "
+                f"generation {view.generation}"
                 if by_command
                 else f"generation {view.generation} has taken over. It is {driver_of(view.latest)}"
             )
+            return f"{why}. {STOPS}"
         if view.latest is not None and view.latest.closed:
-            return "the stream goes on as a new one"
+            return f"the stream goes on as a new one. {STOPS}"
         if view.latest is None or encode(view.latest) != encode(self.record):
-            return "its own start is gone from the journal, which was lost or replaced"
+            return f"its own start is gone from the journal, which was lost or replaced. {STOPS}"
         return None
 
 
@@ -90,17 +97,22 @@ class Start(Generic[Rows]):
         if latest is None or not latest.closed:  # else the stream goes on in a new journal, which `claim` checks
             self._plan(incarnation, observed)
 
-    def claim(self) -> Generation:
-        """The generation of this start, with its targets; refused if rows could be lost or doubled."""
+    def claim(self, rows: Rows | None = None, *, instead_of: str | None = None) -> Generation:
+        """The generation of this start, with its targets; refused if rows could be lost or doubled.
+
+        `rows` is a frame with the columns that it will write, for the participants that record them.
+        `instead_of` is the id of the start that this one replaces, or empty if there is to be none: Overtaken if the
+        newest start is another one.
+        """
         self._check_last(self.incarnations.current()[1])
         for _ in range(TRIES):
-            generation = self._claim()
+            generation = self._claim(rows, instead_of)
             if generation is not None:
                 return generation
             # Another driver was faster, or the stream goes on in a new journal: check everything again.
         raise FencedOut(f"other drivers started on the same targets {TRIES} times meanwhile; this driver stops")
 
-    def _claim(self) -> Generation | None:
+    def _claim(self, rows: Rows | None, instead_of: str | None) -> Generation | None:
         """Check what is there and claim the next generation; None if something has changed meanwhile."""
         incarnation, journal = self.incarnations.current()
         before = journal.read()
@@ -110,8 +122,10 @@ class Start(Generic[Rows]):
         latest = observed.after.latest
         if latest is not None and latest.closed:
             return None
+        if instead_of is not None and latest is not None and latest.start != instead_of:
+            raise Overtaken(f"generation {latest.generation} has started meanwhile. It is {driver_of(latest)}")
         plan = self._plan(incarnation, observed)
-        record = self.record(incarnation, observed.after, plan, at=journal.now())
+        record = self.record(incarnation, observed.after, plan, rows, at=journal.now())
         if plan.reincarnate:
             self.incarnations.close(incarnation, journal, record)
             return None
@@ -121,16 +135,19 @@ class Start(Generic[Rows]):
         if not claimed:
             return None
         generation = Generation(journal, incarnation, record, observed.after, observed.memories, plan.adopted)
-        return generation if self._claim_targets(generation, plan) else None
+        decided = max([observed.committed, *observed.after.decided])
+        return generation if self._claim_targets(generation, plan, decided, rows) else None
 
     def _plan(self, incarnation: int, observed: Observed) -> StartPlan:
         plan = check_start(observed, self.choices)
         if plan.reincarnate:
             lineage = lineage_of(self.query, incarnation + 1)
-            check_reincarnation(lineage, self._memories(lineage), self.choices)
+            check_reincarnation(observed, lineage, self._memories(lineage), self.choices)
         return plan
 
-    def record(self, incarnation: int, view: View, plan: StartPlan, *, at: str) -> GenerationStarted:
+    def record(
+        self, incarnation: int, view: View, plan: StartPlan, rows: Rows | None = None, *, at: str
+    ) -> GenerationStarted:
         """This start as the next generation of a journal."""
         return GenerationStarted(
             generation=view.generation + 1,
@@ -140,9 +157,12 @@ class Start(Generic[Rows]):
             missing=dict(plan.missing),
             incarnation=incarnation,
             commit="eager" if self.eager else "checkpoint",
-            sinks={name: description_of(p) for name, p in self.participants.items()},
+            sinks={name: description_of(p, rows) for name, p in self.participants.items()},
             adopted=dict(plan.adopted),
-            driver=driver(self.version),
+            driver=replace(
+                this_driver(self.version),
+                forked_from=tuple(sorted(self.incarnations.ancestors(incarnation) | forked_from(view))),
+            ),
             at=at,
         )
 
@@ -153,7 +173,8 @@ class Start(Generic[Rows]):
                 f"{journal.path} is the journal of query {before.latest.query}, the checkpoint belongs to "
                 f"{self.query}. Nothing was written. Give each checkpoint a journal of its own"
             )
-        refuse_retired(before.latest, "this query cannot start")
+        refuse_retired(before.latest, "this query cannot start", journal)
+        refuse_unfinished(before, "this query cannot start")
         lineage = lineage_of(self.query, incarnation)
         memories = self._memories(lineage)
         _check_targets(memories)
@@ -166,6 +187,7 @@ class Start(Generic[Rows]):
             after=journal.read(),
             eager=self.eager,
             journal=journal.place,
+            ancestors=self.incarnations.ancestors(incarnation),
             sample=lambda: sample_of_offsets(self.checkpoint),
         )
 
@@ -197,13 +219,14 @@ class Start(Generic[Rows]):
                 "checkpoint that wrote it"
             )
 
-    def _claim_targets(self, generation: Generation, plan: StartPlan) -> bool:
+    def _claim_targets(self, generation: Generation, plan: StartPlan, decided: int, rows: Rows | None) -> bool:
         """Claim every target for this start; False if another start has claimed one since it was checked."""
         for name, participant in self.participants.items():
-            claim = claim_of(generation.record, generation.journal.place, name, plan.replaces.get(name, ()))
+            replaces = plan.replaces.get(name, ())
+            claim = claim_of(generation.record, generation.journal.place, name, replaces, decided=decided)
             failpoints.hit("before-enrol")
             with refuse_unreachable(f"sink {name!r}: its target", TARGET_ADVICE):
-                claimed = participant.claim(claim, version=generation.memories[name].version)
+                claimed = participant.claim(claim, version=generation.memories[name].version, rows=rows)
             failpoints.hit("after-enrol")
             if claimed and _is_outrun(participant, claim, generation.memories[name]):
                 participant.withdraw(claim)
@@ -217,12 +240,9 @@ class Start(Generic[Rows]):
 
 
 def superseded(generation: int, why: str, epoch: int = -1) -> FencedOut:
-    """The error of a driver whose generation is no longer the newest."""
+    """The error of a driver whose generation is no longer the newest. `why` says what to do, too."""
     at = f"epoch {epoch}: " if epoch > NO_EPOCH else ""
-    return FencedOut(
-        f"{at}generation {generation} was superseded: {why}. This driver stops; start the query again if no other "
-        "runs it"
-    )
+    return FencedOut(f"{at}generation {generation} was superseded: {why}")
 
 
 def driver_of(started: GenerationStarted | None) -> str:
@@ -230,18 +250,12 @@ def driver_of(started: GenerationStarted | None) -> str:
     if started is None:
         return "unknown"
     since = f", started {started.at}" if started.at else ""
-    return f"{process_of(started.driver).name}{since}"
+    return f"{started.driver.process.name}{since}"
 
 
-def driver(version: str) -> dict[str, Json]:
-    """Which process this driver is, for display."""
-    me = this_process()
-    facts: dict[str, Json] = {"host": me.host, "pid": me.pid, "epochal": version}
-    further: dict[str, Json] = {"started": me.started, "ticks": me.ticks, "machine": me.machine}
-    return facts | {name: value for name, value in further.items() if value is not None}
-
-
-def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = ()) -> Claim:
+def claim_of(
+    started: GenerationStarted, journal: str, sink: str, replaces: Sequence[str] = (), *, decided: int = NO_EPOCH
+) -> Claim:
     """The claim of a start on one of its targets."""
     return Claim(
         lineage=lineage_of(started.query, started.incarnation),
@@ -250,7 +264,8 @@ def claim_of(started: GenerationStarted, journal: str, sink: str, replaces: Sequ
         journal=journal,
         sink=sink,
         replaces=tuple(replaces),
-        driver=started.driver,
+        driver=started.driver.to_json(),
+        decided=decided,
     )
 
 

@@ -6,8 +6,10 @@ generation waits: the earlier one looks for a newer generation with each heartbe
 live file.
 
 The wait ends when the earlier driver has ended, its process is gone, it has not written a live file for a while (it
-hangs, is suspended, is cut off, or died on another machine), or time is up. Its silence is measured by our own clock
-from one file to the next, so the clocks of two machines need not agree.
+hangs, is suspended, is cut off, or died on another machine), or time is up. Its silence is measured by our own
+monotonic clock, from one file to the next, so the clocks of two machines need not agree, and either may be set
+meanwhile. The time in a file is never compared with ours: a driver elsewhere that has left a file is watched, however
+old the file looks.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ from dataclasses import dataclass
 
 from epochal.txn.events import TakeoverBegun, TakeoverEnd, TakeoverEnded
 from epochal.txn.files import Files
-from epochal.txn.live import HEARTBEAT, SILENT, Live, LiveState, read_lives
-from epochal.txn.liveness import process_of
+from epochal.txn.live import HEARTBEAT, Live, LiveState, read_lives
 from epochal.txn.process import Process, Running, running, this_process
 from epochal.txn.records import GenerationStarted
 from epochal.txn.reporting import Reporter
@@ -49,7 +50,6 @@ class Takeover:
     reporter: Reporter
     me: Process
     looked_up: Callable[[Process], Running] = running
-    wall: Callable[[], float] = time.time
     ticks: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -59,9 +59,9 @@ class Takeover:
         return Takeover(generation=generation, files=files, reporter=reporter, me=this_process())
 
     def earlier(self) -> list[GenerationStarted]:
-        """The earlier drivers that seem to run, the newest first."""
+        """The earlier drivers that run, or may run, the newest first."""
         signs = self._signs()
-        return [record for record in self._known(signs) if self._seems_to_run(record, signs.get(record.generation))]
+        return [record for record in self._known(signs) if self._may_run(record, signs.get(record.generation))]
 
     def wait(self, timeout: float) -> None:
         """Wait for all of them, so many seconds at most. FencedOut if a newer driver has started meanwhile."""
@@ -77,22 +77,22 @@ class Takeover:
         before = self.generation.before
         for number in sorted(before.generations, reverse=True):
             record = before.generations[number]
-            if not record.driver.get("fence") and (record is before.latest or number in signs):
+            if not record.driver.by_command and (record is before.latest or number in signs):
                 yield record
 
-    def _seems_to_run(self, record: GenerationStarted, sign: Sign | None) -> bool:
-        process = process_of(record.driver)
-        if _is_same(process, self.me):
+    def _may_run(self, record: GenerationStarted, sign: Sign | None) -> bool:
+        process = record.driver.process
+        if process.is_same_as(self.me):
             return False  # Spark itself ends the earlier of two runs in one process
         if sign is not None and sign.live.state is LiveState.ENDED:
             return False
         found = self.looked_up(process)
-        if found is Running.UNKNOWN:  # it is elsewhere: only its file tells
-            return sign is not None and self.wall() - sign.live.at <= SILENT
+        if found is Running.UNKNOWN:  # it is elsewhere: only whether it writes another file tells
+            return sign is not None
         return found is Running.YES
 
     def _wait_for(self, record: GenerationStarted, deadline: float) -> None:
-        process, number = process_of(record.driver), record.generation
+        process, number = record.driver.process, record.generation
         began = self.ticks()
         facts = {"generation": self.generation.number, "earlier": number, "host": process.host, "pid": process.pid}
         lineage = self.generation.lineage
@@ -142,7 +142,3 @@ class Takeover:
             for number, (sequence, live) in found.items()
             if number in starts and live.start == starts[number].start
         }
-
-
-def _is_same(one: Process, other: Process) -> bool:
-    return (one.pid, one.ticks, one.machine, one.host) == (other.pid, other.ticks, other.machine, other.host)

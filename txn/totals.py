@@ -56,8 +56,9 @@ class Totals:
 
     since: int
     sinks: Mapping[str, tuple[EpochSpan, ...]] = field(default_factory=dict)
+    repartitioned: tuple[int, ...] = ()  # epochs that Spark took for itself: no sink was to get them
 
-    def plus(self, spans: Iterable[tuple[str, EpochSpan]]) -> Totals:
+    def plus(self, spans: Iterable[tuple[str, EpochSpan]], repartitioned: Iterable[int] = ()) -> Totals:
         """These totals with later epochs added, in order."""
         sinks = {name: list(earlier) for name, earlier in self.sinks.items()}
         for name, span in spans:
@@ -66,13 +67,15 @@ class Totals:
                 earlier[-1] += span
             else:
                 earlier.append(span)
-        return Totals(self.since, {name: tuple(merged) for name, merged in sorted(sinks.items())})
+        found = {name: tuple(merged) for name, merged in sorted(sinks.items())}
+        return Totals(self.since, found, (*self.repartitioned, *repartitioned))
 
     def to_json(self) -> dict[str, Json]:
         sinks: dict[str, Json] = {name: [span.to_json() for span in spans] for name, spans in self.sinks.items()}
-        return {"from": self.since, "sinks": sinks}
+        value: dict[str, Json] = {"from": self.since, "sinks": sinks}
+        return {**value, "repartitioned": list(self.repartitioned)} if self.repartitioned else value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Totals:
         sinks = {str(name): tuple(map(EpochSpan.from_json, spans)) for name, spans in value["sinks"].items()}
-        return Totals(int(value["from"]), sinks)
+        return Totals(int(value["from"]), sinks, tuple(map(int, value.get("repartitioned", ()))))

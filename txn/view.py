@@ -109,6 +109,22 @@ class View:
         """The attempt that became the epoch; None if there is none yet, or its record was folded away."""
         return self.prepared(epoch).get(self.decided.get(epoch, 0))
 
+    def is_sparks_own(self, epoch: int) -> bool:
+        """Whether Spark took an epoch for itself, to change the partitions of its state: no sink was to get it.
+
+        False if its record was folded away; then a later epoch is done.
+        """
+        winner = self.winner(epoch)
+        return winner is not None and winner.repartitioned is not None
+
+    @property
+    def shown_through(self) -> int:
+        """The last epoch that is done and was given to sinks."""
+        epoch = self.done_through
+        while self.is_sparks_own(epoch):
+            epoch -= 1
+        return epoch
+
     def start_of(self, generation: int) -> str:
         """The random id of a generation's start; empty if its record has none or was removed."""
         started = self.generations.get(generation)
@@ -149,6 +165,10 @@ class View:
         unfolded = [r for rolls in valid for r in rolls.values() if not r.is_seal and r.after > self.floor]
         return sorted(unfolded, key=lambda r: (r.after, r.generation, r.number))
 
+    def rolls_after(self, epoch: int) -> int:
+        """How many rolls followed an epoch."""
+        return sum(1 for roll in self.recorded_rolls() if roll.after == epoch)
+
     def pending_rolls(self) -> list[Roll]:
         """The rolls that may not be visible in every sink yet, in order."""
         return [r for r in self.recorded_rolls() if (r.generation, r.number) not in self.carried_out]
@@ -167,14 +187,27 @@ class View:
         return any(sink.keeps_open for sink in described) or bool(self.rolls) or bool(self.open_states())
 
     def generations_with_open_rows(self) -> set[int]:
-        """For each target with open rows, the newest generation that describes it."""
-        newest = {}
+        """For each target with open rows, the newest generation that describes it, and the newest that opened any."""
+        newest, opened = {}, {}
         for name, state in self.open_states().items():
             for number, record in sorted(self.generations.items()):
                 sink = record.sinks.get(name)
                 if sink is not None and state.get("target", sink.target) == sink.target:
                     newest[name] = number
-        return set(newest.values())
+                if sink is not None and sink.keeps_open:
+                    opened[name] = number  # `has_opened` asks for it
+        return {*newest.values(), *opened.values()}
+
+    def has_opened(self, sink: str) -> bool:
+        """Whether a start of this stream had a sink of this name that could hold rows open.
+
+        If not, its state is something else that it keeps: there is nothing to publish.
+        """
+        return any(
+            described.keeps_open
+            for record in self.generations.values()
+            if (described := record.sinks.get(sink)) is not None
+        )
 
     def sink_state(self, sink: str, *, through: int | None = None) -> SinkState:
         """A sink's state after every decided epoch and roll up to `through`."""
@@ -205,7 +238,7 @@ class View:
 
     def without_states(self) -> View:
         """The same view, which cannot be asked for states and holds none in memory."""
-        return replace(self, stored=None, computed=None, _states={}, attempts={}, rolls={})
+        return replace(self, stored=None, computed=None, _states={})
 
     @property
     def stored_through(self) -> int:
@@ -249,7 +282,8 @@ class View:
     def totals(self, *, through: int) -> Totals:
         """What was written to every sink up to an epoch."""
         since = self.folded_totals or Totals(max(self.base, self.floor + 1))
-        return since.plus(self._spans(through))
+        later = range(max(self.floor + 1, self.base), through + 1)
+        return since.plus(self._spans(through), (epoch for epoch in later if self.is_sparks_own(epoch)))
 
     def _spans(self, through: int) -> Iterator[tuple[str, EpochSpan]]:
         for epoch in range(max(self.floor + 1, self.base), through + 1):
@@ -394,24 +428,49 @@ def _check_epochs(view: View) -> None:
 
 
 def _check_rolls(view: View) -> None:
-    """A winner records how many rolls there were since the epoch before it."""
-    counts = Counter(roll.after for roll in view.recorded_rolls())
+    """Each roll, and each winner, records how many rolls there were since the epoch before. That epoch has a record."""
+    rolls = view.recorded_rolls()
+    known = max([view.floor, view.base - 1, *view.decided, *(e for e in view.attempts if view.prepared(e))])
+    counts: Counter[int] = Counter()
+    for roll in rolls:
+        if roll.after > known:
+            raise JournalCorrupt(
+                f"{roll.name} closed rows after epoch {roll.after}, but the newest epoch with a record is {known}: "
+                f"records of later epochs are missing; {RESTORE}"
+            )
+        _check_count(roll.after, roll.rolls, counts[roll.after])
+        counts[roll.after] += 1
     for epoch in view.decided:
         winner = view.winner(epoch)
-        if winner is not None and epoch - 1 > view.floor and counts[epoch - 1] < winner.rolls:
-            raise JournalCorrupt(
-                f"{winner.rolls} rolls followed epoch {epoch - 1}, but only {counts[epoch - 1]} are there; {RESTORE}"
-            )
+        if winner is not None and epoch - 1 > view.floor:
+            _check_count(epoch - 1, winner.rolls, counts[epoch - 1])
+
+
+def _check_count(epoch: int, recorded: int, there: int) -> None:
+    if there < recorded:
+        raise JournalCorrupt(f"{recorded} rolls followed epoch {epoch}, but only {there} are there; {RESTORE}")
 
 
 def _check_state(view: View, snapshot: Snapshot | None) -> None:
-    """A snapshot names the state record that covers it."""
+    """A snapshot names the state record that covers it, and a state record covers only epochs that are decided.
+
+    Their DECIDED records are brought to stable storage before the state record is created, and go only once a snapshot
+    covers them. Where one is missing, the journal's files are of different times.
+    """
     number = view.state_record.number if view.state_record is not None else 0
     if snapshot is not None and (snapshot.state > number or (snapshot.state and view.stored_through < view.floor)):
         raise JournalCorrupt(
             f"{snapshot.name} needs state record {snapshot.state} (m{snapshot.state:012d}.json) or a newer one, which "
             f"has what sinks hold open; {RESTORE}"
         )
+    record = view.state_record
+    for epoch in range(max(view.base, view.floor + 1), record.last_epoch + 1) if record is not None else ():
+        if record is not None and epoch not in view.decided and epoch not in view.undecidable:
+            raise JournalCorrupt(
+                f"{record.name} has the sinks' state after epoch {record.last_epoch}, but the decision about epoch "
+                f"{epoch} is missing ({Decided(epoch, 0).name}): some files of the journal are older than others; "
+                "restore all of them from one copy"
+            )
 
 
 def handles(record: Prepared | Roll) -> dict[str, Handle]:

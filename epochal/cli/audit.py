@@ -16,19 +16,24 @@ from epochal.cli.streams import Stream, open_stream, start_spark
 from epochal.cli.text import counted, listed, paint, print_answer, table
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.txn import plan
-from epochal.txn.audit import AuditResult, Difference, Expected, Scope, StoreReport, Verdict, expected_rows
+from epochal.txn.audit import AuditResult, AuditVerdict, Difference, Expected, Scope, StoreReport, expected_rows
 from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import NO_EPOCH, Json
 from epochal.txn.participant import Auditable
-from epochal.txn.recovery import Place, Sinks
+from epochal.txn.recovery import SinkPlace, Sinks
 from epochal.txn.view import View
 
 Progress = Callable[[str], None]
 
 SHOWN = 20
 TRIES = 3
-COLOURS = {Verdict.EXACT: "green", Verdict.CONSISTENT: "green", Verdict.DIFFERS: "red", Verdict.NOT_PROVABLE: "yellow"}
+COLOURS = {
+    AuditVerdict.EXACT: "green",
+    AuditVerdict.CONSISTENT: "green",
+    AuditVerdict.DIFFERS: "red",
+    AuditVerdict.NOT_PROVABLE: "yellow",
+}
 MOVED_ON = "the stream wrote more while it was audited; stop it, or audit again"
 UNSETTLED = "decided epochs are not all done, so open parts are being moved: run `epochal recover` first"
 NO_AUDIT = "the sink has no audit: its participant does not report what its store holds"
@@ -38,7 +43,7 @@ NO_AUDIT = "the sink has no audit: its participant does not report what its stor
 class Audited:
     """The result for one sink in one place."""
 
-    place: Place
+    place: SinkPlace
     current: bool
     judgement: AuditResult
     error: str = ""  # why the store could not be read
@@ -55,10 +60,10 @@ class Audit:
     sinks: list[Audited]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AuditVerdict:
         found = {audited.judgement.verdict for audited in self.sinks}
-        order = (Verdict.DIFFERS, Verdict.NOT_PROVABLE, Verdict.CONSISTENT)
-        return next((verdict for verdict in order if verdict in found), Verdict.EXACT)
+        order = (AuditVerdict.DIFFERS, AuditVerdict.NOT_PROVABLE, AuditVerdict.CONSISTENT)
+        return next((verdict for verdict in order if verdict in found), AuditVerdict.EXACT)
 
 
 def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> int:
@@ -68,7 +73,7 @@ def run(checkpoint: str, journal: str | None, *, fast: bool, as_json: bool) -> i
     with show.task(f"auditing {stream.path}") as say:
         result = audit(stream, fast=fast, progress=say)
     print_answer(json.dumps(to_json(result), indent=2) if as_json else to_text(result))
-    if result.verdict is Verdict.DIFFERS:
+    if result.verdict is AuditVerdict.DIFFERS:
         return DIFFERS
     return UNREACHABLE if any(audited.error for audited in result.sinks) else 0
 
@@ -102,7 +107,7 @@ def audit(stream: Stream, *, fast: bool, progress: Progress) -> Audit:
     )
 
 
-def _audit_place(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, progress: Progress) -> AuditResult:
+def _audit_place(stream: Stream, sinks: Sinks, place: SinkPlace, *, fast: bool, progress: Progress) -> AuditResult:
     participant = sinks.at(place)
     audits: Auditable | None = getattr(participant, "audits", None)  # older participants do not have the attribute
     for left in reversed(range(TRIES)):
@@ -120,22 +125,25 @@ def _audit_place(stream: Stream, sinks: Sinks, place: Place, *, fast: bool, prog
             )
         )
         judgement = compare_with_store(wanted, found)
-        if judgement.verdict is Verdict.DIFFERS and _is_moving(stream, view, place):
+        if judgement.verdict is AuditVerdict.DIFFERS and _is_moving(stream, view, place):
             return compare_with_store(wanted, StoreReport(unproven=(UNSETTLED,)))
         after = stream.journal.read()
-        if judgement.verdict is Verdict.EXACT or (after.done_through, after.rolls) == (view.done_through, view.rolls):
+        if judgement.verdict is AuditVerdict.EXACT or (after.done_through, after.rolls) == (
+            view.done_through,
+            view.rolls,
+        ):
             break
         if not left:  # rows may have moved while the store was read
             return compare_with_store(wanted, StoreReport(unproven=(MOVED_ON,)))
     return judgement
 
 
-def _expected(view: View, sinks: Sinks, place: Place) -> Expected:
+def _expected(view: View, sinks: Sinks, place: SinkPlace) -> Expected:
     alone = sum(1 for other in sinks.places() if other.sink == place.sink) == 1
     return expected_rows(view, place.sink, place.target, alone=alone)
 
 
-def _is_moving(stream: Stream, view: View, place: Place) -> bool:
+def _is_moving(stream: Stream, view: View, place: SinkPlace) -> bool:
     """Whether open parts are being closed now: then their rows are between two places."""
     rolled = any(place.sink in record.sinks for record in view.pending_rolls())
     held = plan.decided_not_done(view, stream.checkpoint.committed())
@@ -222,13 +230,13 @@ def _conclusion(result: Audit) -> str:
     upto = f"up to epoch {result.through}" if result.through > NO_EPOCH else "of a stream that has no epoch yet"
     verdict = result.verdict
     conclusion = {
-        Verdict.EXACT: f"exact: every row {upto} is there once"
+        AuditVerdict.EXACT: f"exact: every row {upto} is there once"
         if all(audited.judgement.expected.digest is not None for audited in result.sinks)
         else f"exact: as many rows as were staged {upto} are there; digest=True on the sink also proves which rows",
-        Verdict.CONSISTENT: f"consistent: every epoch {upto} is there once, by names, lengths and logs; rows were not "
-        "read. Without --fast they are counted and compared",
-        Verdict.DIFFERS: f"differs: the rows {upto} are not those that were staged",
-        Verdict.NOT_PROVABLE: f"nothing differs {upto}, but not everything could be proven",
+        AuditVerdict.CONSISTENT: f"consistent: every epoch {upto} is there once, by names, lengths and logs; rows were "
+        "not read. Without --fast they are counted and compared",
+        AuditVerdict.DIFFERS: f"differs: the rows {upto} are not those that were staged",
+        AuditVerdict.NOT_PROVABLE: f"nothing differs {upto}, but not everything could be proven",
     }[verdict]
     lines = [paint(conclusion, COLOURS[verdict])]
     if result.held:

@@ -10,16 +10,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import cast
 
 from epochal.cli import progress
-from epochal.cli.streams import reach, start_spark
-from epochal.cli.text import counted, lasting, paint, show, size, table
+from epochal.cli.streams import reach_target, start_spark
+from epochal.cli.text import counted, paint, show, size, table
 from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.sinks.storage.sink_files import SinkFiles
-from epochal.txn.files import Files
+from epochal.txn.durations import lasting
 from epochal.txn.model import Json
 
 SHOWN = 10  # files that are listed by name
@@ -28,7 +27,7 @@ SHOWN = 10  # files that are listed by name
 def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run: bool, as_json: bool) -> int:
     """Compact, or list what would be joined."""
     start_on_demand(start_spark)
-    files, target = reach(path)
+    files, target = reach_target(path)
     with progress.task(f"compacting {target}") as say:
         tell = (lambda _: None) if as_json else say if sys.stderr.isatty() else _print
         report = _compact(files, target, tell, max_bytes, grace, header, dry_run=dry_run)
@@ -37,7 +36,7 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
 
 
 def _compact(
-    files: Files,
+    files: SinkFiles,
     target: str,
     tell: Callable[[str], None],
     max_bytes: int,
@@ -47,7 +46,7 @@ def _compact(
     dry_run: bool,
 ) -> Report:
     compactor = Compactor(
-        cast("SinkFiles", files),
+        files,
         Layout(target),
         max_bytes,
         grace=grace,

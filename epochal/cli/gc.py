@@ -17,10 +17,10 @@ from epochal.cli.text import counted, paint, show
 from epochal.txn.errors import EpochalError, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.incarnations import all_journals
-from epochal.txn.journal import Journal, scratch_beside
+from epochal.txn.journal import Journal
 from epochal.txn.model import Json, lineage_of
 from epochal.txn.plan import Removal
-from epochal.txn.recovery import Leftover, Place, Sinks, fence, leftovers, remove_leftovers
+from epochal.txn.recovery import Leftover, SinkPlace, Sinks, fence, leftovers, remove_leftovers
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Collected:
     found: list[Leftover] = field(default_factory=list)
     removed: set[Leftover] = field(default_factory=set)
     temporary: list[str] = field(default_factory=list)
-    away: dict[Place, str] = field(default_factory=dict)
+    away: dict[SinkPlace, str] = field(default_factory=dict)
     fenced: int | None = None  # the generation that was claimed
 
     @property
@@ -70,7 +70,7 @@ def _collect(stream: Stream, journal: Journal, lineage: str, newest: int, result
     result.temporary.extend(n for n in stream.files.names(journal.path) if n.startswith(TEMPORARY))
     if remove:
         journal.sweep()
-    sinks = Sinks(journal.read(), build, scratch=scratch_beside(stream.journal_path))
+    sinks = Sinks(journal.read(), build, scratch=stream.scratch)
     for place in sinks.places():
         try:
             found = leftovers(journal.read(), sinks, place, lineage, newest=newest)

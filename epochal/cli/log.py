@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from epochal.cli.streams import reach
+from epochal.cli.streams import reach_journal
 from epochal.cli.text import counted, print_answer, table
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.errors import Refused
 from epochal.txn.files import Files, join
-from epochal.txn.incarnations import all_journals
+from epochal.txn.incarnations import all_journals, incarnation_path
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json
 from epochal.txn.records import Prepared, is_record_name
+from epochal.txn.states import State
 
 SHOWN = 60  # characters of what was read, in the table
 
@@ -25,22 +26,32 @@ class LoggedEpoch:
     """One attempt at an epoch."""
 
     incarnation: int
-    state: str
+    state: State
     record: Prepared
+    winner: int | None = None  # the generation whose attempt became the epoch
 
     @property
     def rows(self) -> dict[str, Json]:
         return {sink: staged.rows for sink, staged in self.record.sinks.items()}
+
+    @property
+    def said(self) -> str:
+        """The state in words. The rows of an attempt that was replaced are in the one that became the epoch."""
+        if self.state is not State.LOST:
+            return str(self.state.value)
+        return "not the epoch" if self.winner is None else f"replaced by generation {self.winner}"
 
     def to_json(self) -> dict[str, Json]:
         return {
             "epoch": self.record.epoch,
             "incarnation": self.incarnation,
             "generation": self.record.generation,
-            "state": self.state,
+            "state": self.state.value,
+            "replaced_by": self.winner if self.state is State.LOST else None,
             "prepared": self.record.at,
             "rows": self.rows,
             "sources": dict(self.record.sources),
+            "repartitioned": None if self.record.repartitioned is None else self.record.repartitioned.to_json(),
         }
 
 
@@ -61,10 +72,12 @@ def run(path: str, *, as_json: bool) -> int:
     cells = [
         [
             str(one.record.epoch),
-            one.state,
+            one.said,
             one.record.at,
             ", ".join(f"{sink} {rows:,}" for sink, rows in one.rows.items()),
-            _read(one.record.sources),
+            _read(one.record.sources)
+            if one.record.repartitioned is None
+            else f"nothing: Spark's state went {one.record.repartitioned}",
         ]
         for one in epochs
     ]
@@ -77,7 +90,7 @@ def run(path: str, *, as_json: bool) -> int:
 
 def _journals(path: str) -> list[tuple[int, Journal]]:
     """The journals of a checkpoint, or those of which the first is in this folder."""
-    files, place = reach(path)
+    files, place = reach_journal(path)
     with refuse_unreachable(path, "Name a checkpoint, or a journal's folder, as a user who may read it"):
         for folder in (join(place, "epochal"), place):
             if any(is_record_name(name) for name in files.names(folder)):
@@ -86,14 +99,14 @@ def _journals(path: str) -> list[tuple[int, Journal]]:
 
 
 def _journal(files: Files, first: str, incarnation: int) -> Journal:
-    return Journal(files, first if incarnation == 1 else f"{first.rstrip('/')}~{incarnation}", with_states=False)
+    return Journal(files, incarnation_path(first, incarnation), with_states=False)
 
 
 def _epochs(incarnation: int, journal: Journal) -> Iterator[LoggedEpoch]:
     view = journal.view
     for epoch in sorted(view.attempts):
         for generation, record in sorted(view.prepared(epoch).items()):
-            yield LoggedEpoch(incarnation, view.state(epoch, generation).value, record)
+            yield LoggedEpoch(incarnation, view.state(epoch, generation), record, view.decided.get(epoch))
 
 
 def _read(sources: Mapping[str, Json]) -> str:

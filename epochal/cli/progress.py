@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from epochal.cli.text import lasting
+from epochal.txn.durations import lasting
 from epochal.txn.printable import printable
 
 DELAY = 0.3  # seconds until the line appears

@@ -19,9 +19,9 @@ from epochal.txn.errors import EpochalError, Refused, StoreAway, TwoJournals
 from epochal.txn.live import read_live
 from epochal.txn.liveness import driver_status
 from epochal.txn.model import Json
-from epochal.txn.recovery import Place, Recovery, Sinks, fence, remove_leftovers
+from epochal.txn.recovery import Recovery, SinkPlace, Sinks, fence, remove_leftovers
 from epochal.txn.reporting import reporter, stream_name
-from epochal.txn.resolution import EpochFacts, Resolution, check_abort, check_commit
+from epochal.txn.resolution import Resolution, ResolutionFacts, check_abort, check_commit
 from epochal.txn.settler import Retrying
 
 
@@ -103,7 +103,7 @@ def abort_epoch(stream: Stream, epoch: int) -> Resolved:
     return result
 
 
-def _check_own(stream: Stream, sinks: Sinks, places: Iterable[Place]) -> None:
+def _check_own(stream: Stream, sinks: Sinks, places: Iterable[SinkPlace]) -> None:
     """Refuse on a copy of the checkpoint: the targets, and what is staged there, are the original's."""
     view = stream.journal.read()
     for place in dict.fromkeys(places):
@@ -115,13 +115,13 @@ def _check_own(stream: Stream, sinks: Sinks, places: Iterable[Place]) -> None:
             )
 
 
-def _facts(stream: Stream, epoch: int, staged_by: set[int] | None = None) -> EpochFacts:
+def _facts(stream: Stream, epoch: int, staged_by: set[int] | None = None) -> ResolutionFacts:
     checkpoint = stream.checkpoint
     committed, planned = checkpoint.committed(), checkpoint.planned()
     view = stream.journal.read()
     assert view.latest is not None  # open_stream has checked it
     live = read_live(stream.files, stream.journal.path, place=stream.journal.place)
-    return EpochFacts(
+    return ResolutionFacts(
         view=view,
         epoch=epoch,
         committed=committed,
@@ -132,7 +132,7 @@ def _facts(stream: Stream, epoch: int, staged_by: set[int] | None = None) -> Epo
     )
 
 
-def _staged(stream: Stream, sinks: Sinks, epoch: int) -> list[tuple[Place, int]]:
+def _staged(stream: Stream, sinks: Sinks, epoch: int) -> list[tuple[SinkPlace, int]]:
     """Where something of the epoch is staged, and by which generation. Every sink must answer."""
     staged = []
     for place in sinks.places():

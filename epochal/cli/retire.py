@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from epochal._version import __version__
 from epochal.cli.stream_status import StreamStatus, read_status
-from epochal.cli.streams import Stream, open_stream
+from epochal.cli.streams import Stream, open_stream, reach
 from epochal.cli.text import counted, listed, paint, print_answer
+from epochal.spark_plugins.restore_marks import unfinished_restore
+from epochal.txn.driver_facts import Retirement, this_driver
 from epochal.txn.errors import EpochalError, Refused
 from epochal.txn.liveness import Liveness
 from epochal.txn.model import Json
-from epochal.txn.retirement import Retirement, record_retirement, retirement_of
-from epochal.txn.start import driver
+from epochal.txn.retirement import record_retirement, retirement_of
 
 TRIES = 10  # of a command that other starts overtake
 OVERTAKEN = "other drivers or commands have started on this stream again and again. Nothing was changed"
@@ -52,7 +53,7 @@ def retire(stream: Stream, why: str) -> Retired:
             return Retired(known, None, len(status.leftovers))
         check(status)
         retirement = Retirement(why=why, by=whoever(), at=stream.journal.now())
-        generation = record_retirement(stream.journal, status.latest, retirement, driver(__version__))
+        generation = record_retirement(stream.journal, status.latest, retirement, this_driver(__version__))
         if generation is not None:
             return Retired(retirement, generation, len(status.leftovers))
     raise Refused(OVERTAKEN)
@@ -62,12 +63,27 @@ def take_back(stream: Stream) -> Retired:
     """Record that the stream is not retired any more."""
     for _ in range(TRIES):
         latest = stream.journal.read().latest
-        if latest is None or retirement_of(latest) is None:
+        known = retirement_of(latest)
+        if latest is None or known is None:
             return Retired(None, None)
-        generation = record_retirement(stream.journal, latest, None, driver(__version__))
+        if known.moved_to:
+            _check_not_there(known)
+        generation = record_retirement(stream.journal, latest, None, this_driver(__version__))
         if generation is not None:
             return Retired(None, generation)
     raise Refused(OVERTAKEN)
+
+
+def _check_not_there(known: Retirement) -> None:
+    """Refuse to open a stream again that has moved, if it goes on there. A restore that died may have made nothing."""
+    files, place = reach(known.moved_to)
+    if files.names(place) and unfinished_restore(files, place.rpartition("/")[0]) is None:
+        raise Refused(
+            f"the stream has moved to the journal {place} ({known.at} by {known.by}), and goes on there. If it started "
+            "here too, both would write the same epochs. Nothing was changed. To bring it back to this file system, "
+            "take a savepoint there, restore it into a folder that does not exist yet, and start the query with that "
+            "folder as its checkpointLocation. The folder it has left stays closed"
+        )
 
 
 def check(status: StreamStatus) -> None:
@@ -104,7 +120,7 @@ def _open(status: StreamStatus) -> list[str]:
         try:
             _ = sinks.at(place).rolls
         except (EpochalError, OSError) as fault:
-            unknown.append(f"sink {place.sink!r} may have open parts, which cannot be told here: {fault}")
+            unknown.append(f"sink {place.sink!r} may have open parts, which cannot be seen from here: {fault}")
     return unknown
 
 

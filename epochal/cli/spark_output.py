@@ -8,12 +8,13 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 log = logging.getLogger("epochal")
 
 LINES = 1000  # that are kept
 LENGTH = 4000  # characters of a line
+OF_QUERIES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class SparkOutput:
@@ -63,16 +64,31 @@ def hidden() -> Iterator[SparkOutput | None]:
         yield None
         return
     output = SparkOutput()
-    calls = logging.getLogger("py4j")  # logs the trace of each batch that fails, which Spark prints too
-    traces, propagated = _Traces(output), calls.propagate
-    calls.addHandler(traces)
-    calls.propagate = False
-    try:
+    with ExitStack() as until_the_end:
+        until_the_end.callback(output.started)
+        for logger in _loggers():
+            until_the_end.enter_context(_redirected(logger, _Traces(output)))
         yield output
+
+
+def _loggers() -> Iterator[logging.Logger]:
+    """What Python's side of Spark logs to: traces of batches that fail, and errors in a query once more as JSON."""
+    from pyspark.logger import PySparkLogger
+
+    yield logging.getLogger("py4j")
+    for name in OF_QUERIES:
+        yield PySparkLogger.getLogger(name)  # a plain logger of this name would not take what Spark passes to it
+
+
+@contextmanager
+def _redirected(logger: logging.Logger, handler: logging.Handler) -> Iterator[None]:
+    """Give what a logger gets to this handler alone. Spark's own come with one that prints."""
+    before, propagated = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [handler], False
+    try:
+        yield
     finally:
-        calls.removeHandler(traces)
-        calls.propagate = propagated
-        output.started()
+        logger.handlers, logger.propagate = before, propagated
 
 
 class _Traces(logging.Handler):

@@ -6,15 +6,18 @@ import json
 import time
 
 from epochal.cli import exit_codes
+from epochal.cli.state import Restorable, operator_json, operator_line, recovery_json
 from epochal.cli.stream_status import StateStatus, StreamStatus, read_status
 from epochal.cli.streams import open_stream
-from epochal.cli.text import counted, key_values, lasting, listed, paint, print_answer, size, table
+from epochal.cli.text import counted, key_values, listed, paint, print_answer, size, table
+from epochal.spark_plugins.standby.notices import Notice
+from epochal.txn.driver_facts import RETIRED
+from epochal.txn.durations import lasting
 from epochal.txn.liveness import DriverStatus
 from epochal.txn.model import Json, OpenRows
 from epochal.txn.plan import Removal
 from epochal.txn.records import Prepared
 from epochal.txn.recovery import Leftover
-from epochal.txn.retirement import KEY as RETIRED
 from epochal.txn.states import State
 
 COLOURS = {exit_codes.WELL: "green", exit_codes.UNREACHABLE: "yellow", exit_codes.UNSETTLED: "yellow"}
@@ -71,7 +74,7 @@ def leftover_table(left: list[Leftover], newest: int, committed: int) -> str:
             item.place.sink,
             str(item.attempt.epoch),
             str(item.attempt.generation),
-            item.state.value,
+            "replaced" if item.state is State.LOST else item.state.value,
             item.verdict.value,
             why(item, newest, committed),
         ]
@@ -155,6 +158,29 @@ def driver_json(driver: DriverStatus) -> dict[str, Json]:
     }
 
 
+def standby_json(notice: Notice, now: float) -> dict[str, Json]:
+    """One standby as JSON. Times are seconds since 1970."""
+    return {
+        "host": notice.process.host,
+        "pid": notice.process.pid,
+        "since": notice.since,
+        "ready": notice.ready,
+        "lease_seconds": notice.lease,
+        "lease": notice.kept,
+        "heartbeat_seconds": round(max(0.0, now - notice.at), 3),
+    }
+
+
+def standby_lines(status: StreamStatus) -> list[tuple[str, str]]:
+    """The same as text."""
+    lines = []
+    for notice in status.standbys:
+        doing = "waits" if notice.ready else "warms up"
+        heard = lasting(max(0.0, status.now - notice.at))
+        lines.append(("standby", f"{notice.process.name}: {doing}, last heard of {heard} ago"))
+    return lines
+
+
 def to_json(status: StreamStatus) -> dict[str, Json]:
     """The status as JSON. An epoch that does not exist is null."""
     latest, verdict = status.latest, status.verdict
@@ -175,9 +201,10 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         "generation": {
             "number": latest.generation,
             "at": latest.at,
-            **{name: value for name, value in latest.driver.items() if name != RETIRED},
+            **{name: value for name, value in latest.driver.to_json().items() if name != RETIRED},
         },
         "driver": driver_json(status.driver),
+        "standbys": [standby_json(notice, status.now) for notice in status.standbys],
         "under_way": None if status.under_way is None else {"epoch": status.under_way, "staging": status.staging},
         "sinks": [
             {
@@ -197,6 +224,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
         "held": [
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in status.held
         ],
+        "unpublished": None if status.unpublished is None else status.unpublished.to_json(),
         "open": [part_json(sink, part) for sink, part in status.open],
         "leftovers": [leftover_json(left, latest.generation, status.committed) for left in status.leftovers],
         "journal": {
@@ -207,6 +235,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
             "folded_through": _epoch(status.view.floor),
         },
         "sink_state": state_json(status.state),
+        "spark_state": spark_state_json(status.spark_state),
         "refusal": status.refusal or None,
         "retired": None if status.retired is None else status.retired.to_json(),
         "unprovable": [{"epoch": epoch, "why": why} for epoch, why in status.unprovable.items()],
@@ -227,9 +256,11 @@ def to_text(status: StreamStatus) -> str:
                 ("journal", status.stream.journal.path),
                 ("", f"{counted(status.records, 'record')}, {size(status.size)}{folded}{temporary}"),
                 *state_lines(status.state),
+                *spark_state_lines(status.spark_state),
                 ("lineage", status.stream.lineage),
                 ("generation", f"{latest.generation}, {_started(status)}"),
                 ("driver", _driver(status.driver)),
+                *standby_lines(status),
                 ("commit mode", latest.commit),
                 ("first epoch here", str(latest.base)),
                 ("Spark committed", _epoch_text(status.committed)),
@@ -253,7 +284,9 @@ def to_text(status: StreamStatus) -> str:
         shown = table(["EPOCH", "SINK", "STATE", "GENERATION"], cells, right=["EPOCH", "GENERATION"])
         parts.append(_titled("held: decided, but not yet in every sink", shown))
     if status.open:
-        parts.append(_titled("open: committed rows that appear when their part rolls", open_table(status.open)))
+        parts.append(
+            _titled("open: committed rows that nobody can read before their part rolls", open_table(status.open))
+        )
     if status.leftovers:
         shown = leftover_table(status.leftovers, latest.generation, status.committed)
         parts.append(_titled("leftovers: staged data in the sinks", shown))
@@ -285,7 +318,7 @@ def state_json(state: StateStatus | None) -> dict[str, Json] | None:
 
 def state_lines(state: StateStatus | None) -> list[tuple[str, str]]:
     """The same as text."""
-    if state is None:
+    if state is None or not state.extent.live:
         return []
     extent = state.extent
     kept = "in records" if not extent.segments else f"in {counted(extent.segments, 'segment')} of {size(extent.bytes)}"
@@ -295,6 +328,24 @@ def state_lines(state: StateStatus | None) -> list[tuple[str, str]]:
         ("", f"extent {counted(extent.epochs, 'epoch')}, replay {extent.replay:,}"),
         ("", f"predicted recovery {state.predicted * 1000:,.0f} ms{taken}"),
     ]
+
+
+def spark_state_json(found: Restorable | None) -> dict[str, Json] | None:
+    """What Spark's operators keep, and how long a recovery would take."""
+    if found is None:
+        return None
+    operators = [operator_json(operator, partitions=False) for operator in found.state.operators]
+    return {"version": found.state.version, "operators": [*operators], "recovery": recovery_json(found)}
+
+
+def spark_state_lines(found: Restorable | None) -> list[tuple[str, str]]:
+    """The same as text: a line for each operator."""
+    if found is None:
+        return []
+    lines = [operator_line(operator) for operator in found.state.operators]
+    measured = "" if found.rates.measured is not None else ", by guesses"
+    lines.append(f"predicted recovery {found.recovery.total:.1f} s{measured} (epochal state)")
+    return [("Spark's state" if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
 def _sinks(status: StreamStatus) -> str:
@@ -316,15 +367,15 @@ def _sinks(status: StreamStatus) -> str:
 
 def _driver(driver: DriverStatus) -> str:
     live = driver.live
-    beat = "" if driver.heartbeat is None else f", last heard of {lasting(driver.heartbeat)} ago"
-    doing = "" if live is None else f", {live.state.value}"
+    beat = f", {driver.last_heard}" if driver.last_heard else ""
+    doing = "" if live is None or live.state.value == driver.liveness.value else f", {live.state.value}"
     return f"{driver.name}: {driver.liveness.value}{doing}{beat}"
 
 
 def _started(status: StreamStatus) -> str:
     driver = status.latest.driver
-    what = "fenced by a command" if driver.get("fence") else "started"
-    return f"{what} {status.latest.at} by process {driver.get('pid')} on {driver.get('host')}"
+    what = "fenced by a command" if driver.by_command else "started"
+    return f"{what} {status.latest.at} by process {driver.process.pid} on {driver.process.host}"
 
 
 def _titled(title: str, body: str) -> str:

@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from epochal.cli.state import Restorable
+from epochal.cli.state import read as read_spark_state
 from epochal.cli.streams import Stream
 from epochal.cli.verdict import Facts, Verdict, judge
+from epochal.spark_plugins.recovery.reading import has_state
+from epochal.spark_plugins.standby.notices import Notice, read_notices
 from epochal.txn.checkpoint import sample_of_offsets
 from epochal.txn.choices import Choices
+from epochal.txn.driver_facts import Retirement
 from epochal.txn.errors import EpochalError, Refused, SinkUnavailable
 from epochal.txn.files import TEMPORARY
 from epochal.txn.guard import Observed, check_start
@@ -20,10 +25,13 @@ from epochal.txn.model import NO_EPOCH, Memory, OpenRows
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
-from epochal.txn.recovery import Leftover, Place, Sinks, leftovers, open_rows
-from epochal.txn.retirement import Retirement, retirement_of
+from epochal.txn.recovery import Leftover, SinkPlace, Sinks, leftovers, open_rows
+from epochal.txn.rescaling import refuse_unfinished
+from epochal.txn.restoration import origin_text
+from epochal.txn.retirement import retirement_of
 from epochal.txn.state.policy import Extent
 from epochal.txn.states import State
+from epochal.txn.unpublished import Unpublished
 from epochal.txn.view import View
 
 
@@ -40,7 +48,7 @@ class HeldEpoch:
 class SinkStatus:
     """One sink, as described by the newest generation that has it."""
 
-    place: Place
+    place: SinkPlace
     current: bool  # the newest generation writes to it
     last: int | None = None
     error: str = ""
@@ -79,6 +87,8 @@ class StreamStatus:
     now: float
     notes: tuple[str, ...]  # what was ignored
     state: StateStatus | None = None  # None if the sinks keep nothing over epochs
+    standbys: tuple[Notice, ...] = ()  # who waits to take over
+    spark_state: Restorable | None = None  # None if the query keeps no state, or if it could not be read
 
     @property
     def settled(self) -> bool:
@@ -87,6 +97,11 @@ class StreamStatus:
     @property
     def retired(self) -> Retirement | None:
         return retirement_of(self.latest)
+
+    @property
+    def unpublished(self) -> Unpublished | None:
+        """Committed rows that nobody can read yet."""
+        return Unpublished.of(self.open)
 
     @property
     def staging(self) -> bool:
@@ -109,6 +124,8 @@ class StreamStatus:
                 driver=self.driver,
                 now=self.now,
                 recover=self.stream.command("recover"),
+                roll=self.stream.command("roll"),
+                unpublished=self.unpublished,
                 done=self.view.done_through,
                 committed=self.committed,
                 unsettled=tuple(held.epoch for held in self.held),
@@ -118,6 +135,7 @@ class StreamStatus:
                 staging=self.staging,
                 refusal=self.refusal,
                 retired=self.retired,
+                origin=origin_text(self.latest),
                 unreachable={sink.place.sink: sink.error for sink in current if sink.available},
                 not_here={sink.place.sink: sink.error for sink in current if not sink.available},
             )
@@ -128,9 +146,9 @@ class StreamStatus:
 class _Stores:
     """The answers of the stores, and the errors of those that did not answer."""
 
-    memories: dict[Place, Memory] = field(default_factory=dict)
-    errors: dict[Place, str] = field(default_factory=dict)
-    unavailable: set[Place] = field(default_factory=set)
+    memories: dict[SinkPlace, Memory] = field(default_factory=dict)
+    errors: dict[SinkPlace, str] = field(default_factory=dict)
+    unavailable: set[SinkPlace] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
 
 
@@ -151,6 +169,7 @@ def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> St
     planned = stream.checkpoint.planned()
     live = read_live(stream.files, stream.journal.path, place=stream.journal.place)
     now = clock()
+    spark_state, notes = _spark_state(stream)
     entries = [e for e in stream.files.list(stream.journal.path) if not e.is_folder]
     temporary = sum(1 for e in entries if e.name.startswith(TEMPORARY))
     return StreamStatus(
@@ -171,9 +190,23 @@ def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> St
         driver=driver_status(view.latest, live.live, now),
         under_way=planned if planned > committed and not (view.prepared(planned) or view.is_decided(planned)) else None,
         now=now,
-        notes=live.notes,
+        notes=(*live.notes, *notes),
         state=_state(stream),
+        standbys=tuple(read_notices(stream.files, stream.journal.path, now)),
+        spark_state=spark_state,
     )
+
+
+def _spark_state(stream: Stream) -> tuple[Restorable | None, tuple[str, ...]]:
+    """What Spark's operators keep. Rows to replay are estimated, from one file of each store."""
+    checkpoint = stream.checkpoint
+    try:
+        if not has_state(checkpoint.files, checkpoint.path):
+            return None, ()
+        found = read_spark_state(checkpoint.files, checkpoint.path, counted_bytes=0)
+    except (Refused, OSError) as fault:
+        return None, (f"the state of Spark's operators could not be read: {fault}",)
+    return found, found.state.notes
 
 
 def _state(stream: Stream) -> StateStatus | None:
@@ -226,7 +259,7 @@ def _held(view: View, sinks: Sinks, stores: _Stores, epoch: int) -> HeldEpoch:
     return HeldEpoch(epoch, winner.generation if winner else None, states)
 
 
-def _sink(place: Place, sinks: Sinks, stores: _Stores) -> SinkStatus:
+def _sink(place: SinkPlace, sinks: Sinks, stores: _Stores) -> SinkStatus:
     memory = stores.memories.get(place)
     last = memory.last if memory is not None and memory.last > NO_EPOCH else None
     is_current = place in sinks.current().values()
@@ -253,6 +286,7 @@ def _refusal(stream: Stream, sinks: Sinks, stores: _Stores, before: View, commit
         sample=lambda: sample_of_offsets(stream.checkpoint),
     )
     try:
+        refuse_unfinished(after, "this query cannot start")
         check_start(observed, Choices())
     except Refused as fault:
         return str(fault)

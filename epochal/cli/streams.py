@@ -1,7 +1,7 @@
 """Opens the checkpoint that the user names, its journals and its sinks.
 
 Local paths do not load Spark, so that the commands answer at once. Nor does HDFS if EPOCHAL_WEBHDFS has its HTTP
-address. Only other Hadoop file systems start a session.
+address. Only other Hadoop file systems start a session. What is on an object store is reached without Spark.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from typing import Any
 from epochal.cli import progress
 from epochal.sinks.config.kinds import GROUP, class_of
 from epochal.sinks.storage import webhdfs
-from epochal.sinks.storage.hadoop import resolve, start_on_demand
+from epochal.sinks.storage.hadoop import start_on_demand
+from epochal.sinks.storage.journals import resolve_journal, scratch_for
+from epochal.sinks.storage.sink_files import SinkFiles
+from epochal.sinks.storage.targets import resolve_target
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
+from epochal.spark_plugins.restore_marks import refuse_unfinished_restore
+from epochal.spark_plugins.store_checkpoints import resolve_checkpoint
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.errors import Refused, SinkUnavailable
 from epochal.txn.files import Files, is_local, join
-from epochal.txn.incarnations import current_journal
-from epochal.txn.journal import Journal, scratch_beside
+from epochal.txn.incarnations import current_journal, incarnation_path
+from epochal.txn.journal import Journal
 from epochal.txn.model import Json, lineage_of
+from epochal.txn.object_paths import is_object_store, is_s3
 from epochal.txn.participant import Participant
 from epochal.txn.recovery import Sinks, check_belongs
 
@@ -48,9 +54,7 @@ class Stream:
         return shlex.join(["epochal", name, self.path, *elsewhere, *options])
 
     def journal_of(self, incarnation: int) -> Journal:
-        return Journal(
-            self.files, self.journal_path if incarnation == 1 else f"{self.journal_path.rstrip('/')}~{incarnation}"
-        )
+        return Journal(self.files, incarnation_path(self.journal_path, incarnation))
 
     @cached_property
     def current(self) -> tuple[int, Journal]:
@@ -73,7 +77,12 @@ class Stream:
 
     def sinks(self) -> Sinks:
         """The sinks that the journal describes."""
-        return Sinks(self.journal.read(), build, scratch=scratch_beside(self.journal_path))
+        return Sinks(self.journal.read(), build, scratch=self.scratch)
+
+    @property
+    def scratch(self) -> str:
+        """Where sinks stage whose store has no place for it."""
+        return scratch_for(self.journal_path, self.path)
 
 
 def open_stream(checkpoint: str, journal: str | None) -> Stream:
@@ -81,28 +90,41 @@ def open_stream(checkpoint: str, journal: str | None) -> Stream:
     start_on_demand(start_spark)
     files, path = reach(checkpoint)
     # Resolved on its own only if the user named it: beside the checkpoint it is on the same file system.
-    journal_files, journal_path = reach(journal) if journal else (files, join(path, "epochal"))
+    journal_files, journal_path = reach_journal(journal) if journal else (files, join(path, "epochal"))
     stream = Stream(path, SparkCheckpoint(files, path), journal_files, journal_path, journal)
     with refuse_unreachable(
         f"the checkpoint {path}", "Name the checkpointLocation of a query, as a user who may read it"
     ):
         if not files.names(path):
             raise Refused(f"{path}: there is no such folder, or it is empty. Name the checkpointLocation of a query")
+        refuse_unfinished_restore(files, path)
         _ = stream.query
     with refuse_unreachable(f"the journal {journal_path}", "Name it by --journal, as a user who may read it"):
         _ = stream.current
     return stream
 
 
-def reach(path: str) -> tuple[Files, str]:
+def reach(path: str) -> tuple[SinkFiles, str]:
     """The file operations for a path, and the full path. Starts Spark only if it is needed."""
     if _needs_spark(path):
         start_spark(path)
-    return resolve(path)
+    return resolve_checkpoint(path)
+
+
+def reach_journal(path: str) -> tuple[Files, str]:
+    """The same for a journal, which may be on an object store."""
+    return resolve_journal(path) if is_object_store(path) else reach(path)
+
+
+def reach_target(path: str) -> tuple[SinkFiles, str]:
+    """The same for a target of files, which may be on S3."""
+    if _needs_spark(path):
+        start_spark(path)
+    return resolve_target(path)
 
 
 def _needs_spark(path: str) -> bool:
-    return not is_local(path) and not webhdfs.reaches(path)
+    return not is_local(path) and not is_object_store(path) and not webhdfs.reaches(path)
 
 
 def build(description: Mapping[str, Json]) -> Participant[Any]:
@@ -140,11 +162,11 @@ def start_spark(path: str, master: str = "local[1]") -> None:
         from epochal.spark_plugins.session import quiet_session, session
 
         if log.isEnabledFor(logging.INFO):
-            session("epochal", master=master)
+            session("epochal", master=master, s3=is_s3(path))
             return
         with tempfile.TemporaryFile() as output:
             try:
-                quiet_session("epochal", master=master, output=output)
+                quiet_session("epochal", master=master, output=output, s3=is_s3(path))
             except PySparkRuntimeError as fault:
                 output.seek(0)
                 last = output.read().decode(errors="replace").strip().splitlines()[-3:]

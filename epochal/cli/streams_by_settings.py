@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epochal.cli import progress
 from epochal.cli.spark_output import SparkOutput, hidden
@@ -44,32 +44,36 @@ def check(path: str | None, names: Sequence[str], *, as_json: bool) -> int:
     return report.code
 
 
-def run(path: str | None, names: Sequence[str]) -> int:
-    """Check all streams, then run them until they end."""
+def run(path: str | None, names: Sequence[str], standing_by: Mapping[str, Any] | None = None) -> int:
+    """Check all streams, then run them until they end. With `standing_by`, each when the driver that runs it is gone.
+
+    It has the options of `epochal.standby` that were given.
+    """
     from epochal.spark_plugins.streams.checking import open_metrics
 
     with hidden() as output:
         with progress.task(f"starting {path or 'the streams'}"):
             checked, spark = _checked(path, names, output, for_running=True)
             report = checked.report
-            if spark is not None and not report.code:
+            if spark is not None and not report.code and standing_by is None:  # else the driver that runs serves them
                 open_metrics(spark, checked)
         if report.code or spark is None:
             _complain(f"nothing was started\n{report.details()}")
             return report.code
-        code = _run(spark, checked)
+        code = _run(spark, checked, standing_by)
         if code and output is not None and (saved := output.saved()):
             _complain(f"the last that Spark itself printed is in {saved}")
         return code
 
 
-def _run(spark: SparkSession, checked: Checked) -> int:
+def _run(spark: SparkSession, checked: Checked, standing_by: Mapping[str, Any] | None) -> int:
     from py4j.protocol import Py4JError
 
-    from epochal.spark_plugins.streams.running import Running
+    from epochal.spark_plugins.streams.running import Running, StandingBy
 
-    running = Running(say=show, complain=_complain)
-    for line in checked.report.running:
+    how = None if standing_by is None else StandingBy(**standing_by)
+    running = Running(say=show, complain=_complain, standing_by=how)
+    for line in checked.report.running if how is None else ():
         show(line)
     code = running.run(spark, checked)
     with suppress(Py4JError, OSError):  # the JVM may be what failed
@@ -108,20 +112,22 @@ def _checked(
     if spark is None and for_running and checked.report.code:
         return checked, None
     if spark is None:
-        spark = _own_session(of_session, None if for_running else CHECKING_MASTER, output)
+        spark = _own_session(of_session, None if for_running else CHECKING_MASTER, output, s3=given.names_s3)
     return check_with_spark(spark, checked), spark
 
 
-def _own_session(settings: Mapping[str, str], master: str | None, output: SparkOutput | None) -> SparkSession:
+def _own_session(
+    settings: Mapping[str, str], master: str | None, output: SparkOutput | None, *, s3: bool
+) -> SparkSession:
     """A session of this process. If Java does not even start, only what it printed says why."""
     from pyspark.errors import PySparkRuntimeError
 
     from epochal.spark_plugins.streams import sessions
 
     if output is None:
-        return sessions.own_session(settings, master=master)
+        return sessions.own_session(settings, master=master, s3=s3)
     try:
-        return sessions.own_session(settings, master=master, output=output.writing)
+        return sessions.own_session(settings, master=master, output=output.writing, s3=s3)
     except Refused as fault:
         output.started()
         if not isinstance(fault.__cause__, PySparkRuntimeError) or not (last := output.last(3)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import logging
 import os
@@ -14,6 +16,31 @@ from epochal.txn.printable import printable
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "dim": "2"}
 _STYLE = re.compile(rf"(\033\[(?:0|{'|'.join(CODES.values())})m)")
+
+
+# What replaces characters that a terminal cannot show. Of all others it gets the escape.
+PLAIN = {"\u2026": "...", "\u25a0": "#", "\u25cf": "*", "\u2717": "x", "\u00b7": "."}
+
+
+def _in_plain(fault: UnicodeError) -> tuple[str | bytes, int]:
+    r"""For `codecs`: characters that an encoding does not have.
+
+    >>> codecs.register_error("doctest-plain", _in_plain)
+    >>> "gr\u00f6\u00dfe\u2026".encode("ascii", "doctest-plain")
+    b'gr\\xf6\\xdfe...'
+    """
+    if not isinstance(fault, UnicodeEncodeError):
+        raise fault
+    lost = fault.object[fault.start : fault.end]
+    return "".join(PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in lost), fault.end
+
+
+def print_in_any_encoding() -> None:
+    """Let no character that stdout or stderr cannot encode end a command."""
+    codecs.register_error("epochal-plain", _in_plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="epochal-plain")
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -128,15 +155,3 @@ def listed(numbers: Sequence[int]) -> str:
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     return ", ".join(map(str, numbers))
-
-
-def lasting(seconds: float) -> str:
-    """A duration in the largest unit that gives at least 2.
-
-    >>> lasting(42), lasting(250), lasting(9000), lasting(200_000)
-    ('42 s', '4 min', '2 h', '2 days')
-    """
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds)} s"

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from epochal.cli import exit_codes
-from epochal.cli.text import lasting, listed
+from epochal.cli.text import listed
+from epochal.txn.driver_facts import Retirement
+from epochal.txn.durations import lasting
 from epochal.txn.live import LiveHeld, LiveRefusal, LiveState
 from epochal.txn.liveness import DriverStatus, Liveness
-from epochal.txn.retirement import Retirement
+from epochal.txn.unpublished import Unpublished
 
 
 class Standing(Enum):
@@ -37,7 +39,9 @@ class Facts:
     driver: DriverStatus
     now: float
     recover: str  # the command that finishes what is decided
-    done: int = -1  # the last epoch that is visible everywhere
+    roll: str = "epochal roll CHECKPOINT"  # the command that publishes what is open
+    done: int = -1  # the last epoch that every sink has committed
+    unpublished: Unpublished | None = None  # committed rows in parts that are still open
     committed: int = -1  # the last epoch that Spark has checkpointed
     unsettled: tuple[int, ...] = ()  # epochs that are decided and not done
     missing_in: tuple[str, ...] = ()  # the sinks that do not show them
@@ -46,6 +50,7 @@ class Facts:
     staging: bool = False  # of that epoch: a sink has begun to stage it
     refusal: str = ""  # why a start would be refused
     retired: Retirement | None = None
+    origin: str = ""  # which savepoint the newest start, a command, has made the stream of
     unreachable: Mapping[str, str] = field(default_factory=dict)  # sink -> error
     not_here: Mapping[str, str] = field(default_factory=dict)  # sink -> why this process cannot ask it
 
@@ -62,7 +67,8 @@ class Verdict:
     @property
     def line(self) -> str:
         """The first line of `epochal status`."""
-        return f"{self.text}. Run `{self.command}`" if self.command else self.text
+        text = " ".join(self.text.splitlines())  # an error of a store may have several
+        return f"{text}. Run `{self.command}`" if self.command else text
 
 
 def judge(facts: Facts) -> Verdict:
@@ -70,12 +76,21 @@ def judge(facts: Facts) -> Verdict:
     if facts.retired is not None and not facts.unsettled:
         return Verdict(Standing.RETIRED, f"retired {facts.retired}; {_shown(facts)}", exit_codes.WELL)
     verdict = _standing(facts)
-    unasked = [f"sink {sink!r} cannot be reached from here: {why}" for sink, why in facts.unreachable.items()]
-    unasked += [f"sink {sink!r} was not checked: {why}" for sink, why in facts.not_here.items()]
+    unasked = [_of_sink(sink, "cannot be reached from here", why) for sink, why in facts.unreachable.items()]
+    unasked += [_of_sink(sink, "was not checked", why) for sink, why in facts.not_here.items()]
     if not unasked or verdict.standing in (Standing.REFUSED, Standing.HELD):
         return verdict
     code = verdict.code if verdict.code != exit_codes.WELL else exit_codes.UNREACHABLE
     return Verdict(verdict.standing, f"{verdict.text}; {'; '.join(unasked)}", code, verdict.command)
+
+
+def _of_sink(sink: str, what: str, why: str) -> str:
+    """What is with a sink; most errors name it themselves.
+
+    >>> _of_sink("out", "was not checked", "sink 'out': PostgreSQL at db:5432: no such user")
+    "sink 'out' was not checked: PostgreSQL at db:5432: no such user"
+    """
+    return f"sink {sink!r} {what}: {why.removeprefix(f'sink {sink!r}: ')}"
 
 
 def _standing(facts: Facts) -> Verdict:
@@ -122,8 +137,11 @@ def _running(facts: Facts) -> Verdict:
     elif facts.under_way is not None:
         staging = facts.staging or (live is not None and live.state is LiveState.STAGING)
         doing = f", epoch {facts.under_way} is {'being staged' if staging else 'under way'}"
+    when = f": {when}" if (when := _when_published(facts)) else ""
     return Verdict(
-        Standing.RUNNING, f"running: {_shown(facts)}{doing}; the driver ({driver.name}) is alive", exit_codes.WELL
+        Standing.RUNNING,
+        f"running: {_shown(facts)}{when}{doing}; the driver ({driver.name}) is alive",
+        exit_codes.WELL,
     )
 
 
@@ -147,11 +165,15 @@ def _dead(facts: Facts) -> Verdict:
     driver = facts.driver
     who = f"driver dead ({driver.name})"
     if driver.liveness is Liveness.SILENT:
-        who = f"driver dead, it seems ({driver.name} has not reported for {lasting(driver.heartbeat or 0.0)})"
+        who = f"driver dead, it seems ({driver.name}: {driver.last_heard})"
     if facts.unsettled:
         return Verdict(Standing.DEAD, f"{who}: {_not_visible(facts)}", exit_codes.DEAD, facts.recover)
-    lost = _to_be_replayed(facts)
-    text = f"{who}: {lost or f'{_shown(facts)}'}. Start the query again"
+    rest = "Nothing is in doubt; start the query again when it should go on"
+    if replayed := _to_be_replayed(facts):
+        rest = "Start the query again"
+    text = f"{who}: {replayed or _shown(facts)}. {rest}"
+    if facts.unpublished is not None:
+        text = f"{who}: {_and_later(facts)}. Start the query again; {_when_published(facts)}"
     return Verdict(Standing.DEAD, text, exit_codes.DEAD)
 
 
@@ -163,17 +185,18 @@ def _stopped(facts: Facts) -> Verdict:
         else "stopped by a command (`epochal roll`, `gc --fence` or `retire`)"
     )
     refused = driver.live.refused if driver.live is not None else None
+    if facts.origin and not facts.unsettled:
+        text = f"{facts.origin}, and not started since: {_shown(facts)}. Start the query here"
+        return Verdict(Standing.STOPPED, text, exit_codes.WELL)
     if facts.unsettled:
         who += _because(refused)
         return Verdict(Standing.STOPPED, f"{who}: {_not_visible(facts)}", exit_codes.UNSETTLED, facts.recover)
     if refused is not None:
-        later = _to_be_replayed(facts)
-        text = f"STOPPED{_because(refused)}. {_capital(later or _shown(facts))}"
-        return Verdict(Standing.FAILED, text, exit_codes.REFUSED)
-    later = _to_be_replayed(facts)
-    if later:
-        return Verdict(Standing.STOPPED, f"{who} and settled: {_shown(facts)}; {later}", exit_codes.WELL)
-    return Verdict(Standing.STOPPED, f"{who} and settled: {_shown(facts)}; nothing to do", exit_codes.WELL)
+        later = _and_later(facts) if facts.unpublished is not None else _to_be_replayed(facts) or _shown(facts)
+        return Verdict(Standing.FAILED, f"STOPPED{_because(refused)}. {_capital(later)}", exit_codes.REFUSED)
+    rest = _when_published(facts) or ("" if _to_be_replayed(facts) else "nothing to do")
+    text = "; ".join(filter(None, [f"{who} and settled: {_and_later(facts)}", rest]))
+    return Verdict(Standing.STOPPED, text, exit_codes.WELL)
 
 
 def _unknown(facts: Facts) -> Verdict:
@@ -181,8 +204,13 @@ def _unknown(facts: Facts) -> Verdict:
     if facts.unsettled:
         text = f"unsettled: {_not_visible(facts)}; {who}. If none runs, finish {_them(facts.unsettled)}"
         return Verdict(Standing.UNKNOWN, text, exit_codes.UNSETTLED, facts.recover)
-    later = _to_be_replayed(facts)
-    return Verdict(Standing.UNKNOWN, f"settled: {_shown(facts)}{f'; {later}' if later else ''}; {who}", exit_codes.WELL)
+    parts = [f"settled: {_and_later(facts)}", _when_published(facts), who]
+    return Verdict(Standing.UNKNOWN, "; ".join(filter(None, parts)), exit_codes.WELL)
+
+
+def _and_later(facts: Facts) -> str:
+    """How far the stream has come, and what the next start replays."""
+    return "; ".join(filter(None, [_shown(facts), _to_be_replayed(facts)]))
 
 
 def _to_be_replayed(facts: Facts) -> str:
@@ -221,7 +249,20 @@ def _them(numbers: Sequence[int]) -> str:
 
 
 def _shown(facts: Facts) -> str:
+    """How far the stream has come. Rows in open parts are settled, but nobody can read them."""
+    if facts.unpublished is not None:
+        how = f"epoch {facts.done} is settled everywhere, but " if facts.done >= 0 else ""
+        return f"{how}{facts.unpublished} and cannot be read yet"
     return f"epoch {facts.done} is visible everywhere" if facts.done >= 0 else "no epoch is visible yet"
+
+
+def _when_published(facts: Facts) -> str:
+    """When the rows in open parts can be read; empty if there are none."""
+    if facts.unpublished is None:
+        return ""
+    if facts.driver.liveness is Liveness.ALIVE:
+        return "each part appears when it reaches a limit of its sink"
+    return f"a query that runs publishes each part at a limit of its sink; `{facts.roll}` does it now"
 
 
 def _capital(text: str) -> str:

@@ -13,6 +13,8 @@ value                                meaning
 
 from __future__ import annotations
 
+import errno
+import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -52,6 +54,34 @@ def observer_of(target: str) -> Observer:
     from epochal.metrics.prometheus import Endpoint
 
     return Endpoint.at(*address).metrics
+
+
+def why_not_served(target: str) -> str | None:
+    """Why the endpoint of a value of ``metrics=`` could not listen now; None if it could, or if there is none.
+
+    The address is bound for an instant and never listened at, so nobody can connect meanwhile.
+    """
+    address = _parsed(target)
+    if target == "opentelemetry" or address is None or not address[1]:
+        return None
+    from epochal.metrics.prometheus import Endpoint
+
+    if Endpoint.is_served(*address):
+        return None
+    host, port = address
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            trial.bind(place)
+    except OSError as fault:
+        if fault.errno == errno.EADDRINUSE:
+            return (
+                f"port {port} of {host} is in use, perhaps by the driver of another stream. "
+                f"`ss -ltnp 'sport = :{port}'` shows by whom. Choose another port, or 0 for any that is free"
+            )
+        return f"metrics cannot be served at {host}:{port}: {fault.strerror}. Choose an address of this machine"
+    return None
 
 
 def _parsed(target: str) -> tuple[str, int] | None:

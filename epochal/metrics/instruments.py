@@ -7,7 +7,7 @@ Each instrument has a name by the conventions of Prometheus (base units, ``_tota
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from epochal.txn.events import (
@@ -21,6 +21,7 @@ from epochal.txn.events import (
     Event,
     PartsOpen,
     PartsRolled,
+    RecoveryMeasured,
     StreamEnded,
     StreamHeld,
     StreamRefused,
@@ -156,6 +157,37 @@ RUNNING = Instrument(
     "gauge", "epochal_running", "epochal.running", "1", STREAM, "1 while this process drives the stream"
 )
 
+RECOVERY = Instrument(
+    "gauge",
+    "epochal_recovery_seconds",
+    "epochal.recovery.duration",
+    "s",
+    STREAM,
+    "How long a recovery would take if the driver died now, if there is a recovery_objective",
+)
+RECOVERY_OBJECTIVE = Instrument(
+    "gauge", "epochal_recovery_objective_seconds", "epochal.recovery.objective", "s", STREAM, "The objective for it"
+)
+STATE_EXTENT = Instrument(
+    "gauge",
+    "epochal_state_extent",
+    "epochal.state.extent",
+    "{version}",
+    STREAM,
+    "Versions of Spark's state that a recovery would replay",
+)
+STATE_ROWS = Instrument(
+    "gauge", "epochal_state_rows", "epochal.state.rows", "{row}", STREAM, "Rows that Spark's operators keep"
+)
+STATE_BYTES = Instrument(
+    "gauge",
+    "epochal_state_bytes",
+    "epochal.state.size",
+    "By",
+    STREAM,
+    "Bytes of Spark's state that a recovery would read",
+)
+
 INSTRUMENTS: tuple[Instrument, ...] = (
     LAG,
     STAGE,
@@ -178,6 +210,11 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     LAST_TIME,
     GENERATION,
     RUNNING,
+    RECOVERY,
+    RECOVERY_OBJECTIVE,
+    STATE_EXTENT,
+    STATE_ROWS,
+    STATE_BYTES,
 )
 
 
@@ -202,9 +239,26 @@ class Fold:
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
+        self._labels: dict[str, str] = {}  # the label of each lineage that runs
+
+    def _labelled(self, event: Event) -> Event:
+        """The event with the stream's name as its label has it.
+
+        Series of two streams that run at once must differ. If another one has the name, the beginning of the lineage
+        follows it: not always, so that the labels of a stream with a name of its own never change.
+        """
+        label = self._labels.get(event.lineage, event.stream)
+        if event.lineage and event.lineage not in self._labels and label in self._labels.values():
+            label = f"{label}-{event.lineage[:8]}"
+        if isinstance(event, StreamStarted):
+            self._labels[event.lineage] = label
+        elif isinstance(event, StreamEnded):
+            self._labels.pop(event.lineage, None)
+        return event if label == event.stream else replace(event, stream=label)
 
     def of(self, event: Event) -> Iterator[Measurement]:
         """The measurements that follow from an event."""
+        event = self._labelled(event)
         stream = self._streams.setdefault(event.stream, _Stream())
         yield from self._counted(event)
         yield from self._folded(event, stream)
@@ -233,6 +287,14 @@ class Fold:
             case PartsOpen():
                 yield Measurement(OPEN_PARTS, event.parts, (event.stream, event.sink))
                 yield Measurement(OPEN_BYTES, event.bytes, (event.stream, event.sink))
+            case RecoveryMeasured():
+                alone = (event.stream,)
+                yield Measurement(RECOVERY, event.seconds, alone)
+                yield Measurement(RECOVERY_OBJECTIVE, event.objective, alone)
+                yield Measurement(STATE_EXTENT, event.extent, alone)
+                yield Measurement(STATE_BYTES, event.bytes, alone)
+                if event.rows is not None:
+                    yield Measurement(STATE_ROWS, event.rows, alone)
             case StreamHeld():
                 yield Measurement(RETRIES, 1, (event.stream, event.sink))
             case StreamRefused():

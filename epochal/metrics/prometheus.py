@@ -82,6 +82,12 @@ class Endpoint:
         log.info("metrics are served at %s", self.url, extra={"url": self.url})
 
     @staticmethod
+    def is_served(host: str, port: int) -> bool:
+        """Whether this process has an endpoint at an address."""
+        with Endpoint._guard:
+            return (host, port) in Endpoint._all
+
+    @staticmethod
     def at(host: str, port: int) -> Endpoint:
         """The endpoint at an address; started when it is first asked for."""
         with Endpoint._guard:

@@ -17,15 +17,17 @@ read all visible rows, and let pytest collect the class::
         def visible(self) -> list[int]:
             return [row.id for row in read_store(self.path)]
 
-A participant that holds rows open over epochs (`Participant.rolls`) passes `RollsContract` too, configured so that it
-does. Each test runs twice, with the participant as it is and behind a `Wrapper`, and starts with an empty store. Rows
-have numbers, so that the tests can distinguish a lost row from a doubled one. The tests are plain asserts; for
-pytest's detailed messages put ``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
+What a participant can do beyond that has a contract of its own, which it passes too if it declares the ability:
+`RollsContract` (configured so that it holds rows open over epochs), `PastContract` and `ConnectContract`. Each test
+runs twice, with the participant as it is and behind a `Wrapper`, and starts with an empty store. Rows have numbers, so
+that the tests can distinguish a lost row from a doubled one. The tests are plain asserts; for pytest's detailed
+messages put ``pytest.register_assert_rewrite("epochal.testing.contract")`` into ``conftest.py``.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,7 +38,8 @@ import pytest
 from epochal.testing.processes import Answer, in_threads
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, RollRequest, Staged
-from epochal.txn.participant import Participant, Wrapper
+from epochal.txn.participant import ABILITIES, Participant, Wrapper, description_of, faults_of
+from epochal.txn.past import HasPast, SinkAt
 from epochal.txn.state.versions import SinkState
 
 Rows = TypeVar("Rows")
@@ -486,6 +489,18 @@ class ParticipantContract(StoreUnderTest[Rows]):
         assert self._made().commit(replace(later, after=0), handle) is Outcome.COMMITTED
         assert sorted(self.visible()) == [1, 2]
 
+    # Abilities.
+
+    def test_each_ability_that_it_declares_has_all_its_calls(self) -> None:
+        assert faults_of(self._made()) == []
+
+    def test_what_it_can_do_is_the_same_before_and_after_its_calls(self) -> None:
+        used, new = self._enrolled(), self.participant()
+        used.stage(self._batch(FIRST, [1]))
+
+        for ability in ABILITIES:
+            assert (getattr(used, ability) is None) == (getattr(new, ability) is None), ability
+
     # Description.
 
     def test_the_description_is_json_with_type_and_target(self) -> None:
@@ -497,6 +512,17 @@ class ParticipantContract(StoreUnderTest[Rows]):
 
     def test_the_description_and_the_memory_name_the_same_target(self) -> None:
         assert self._made().describe()["target"] == self._enrolled().open(OURS).target
+
+    def test_the_columns_of_a_start_come_with_its_calls_and_not_from_earlier_ones(self) -> None:
+        rows, used = self.rows([1]), self._made()
+        used.check_frame(rows)
+        claim = Claim(lineage=OURS, generation=1, start="a", journal="/journals/a")
+
+        assert used.describe() == self._made().describe()
+        assert used.describe(rows) == self._made().describe(rows)
+        assert json.loads(json.dumps(self._made().describe(rows), allow_nan=False)) == used.describe(rows)
+        assert self._made().claim(claim, version=self._memory().version, rows=rows)
+        assert self._made().holder(OURS) == claim
 
     def test_the_description_rebuilds_the_participant(self) -> None:
         description = self._made().describe()
@@ -596,6 +622,76 @@ class RollsContract(StoreUnderTest[Rows]):
         staged = rolls.roll(RollRequest(attempt=attempt, state=state, every=True))
         assert staged is not None
         return attempt, staged
+
+
+class PastContract(StoreUnderTest[Rows]):
+    """What a cut relies on if a participant's store can show what it held after an earlier epoch.
+
+    Besides the store, say how its rows are read.
+    """
+
+    def read(self, past: HasPast, at: SinkAt, pin: Mapping[str, Json]) -> list[int]:
+        """The numbers of the rows that `read_at` returns, in any order."""
+        raise NotImplementedError
+
+    def test_it_declares_that_its_store_has_a_past(self) -> None:
+        assert self._made().past is not None
+
+    def test_an_epoch_is_read_as_it_was_when_later_ones_are_staged_and_when_they_are_shown(self) -> None:
+        at = self._after(FIRST, [1, 2])
+        pin = self._past().pin(at)
+        staged = self._stage(SECOND, [3])
+        before = self.read(self._past(), at, pin)
+        self._made().commit(SECOND, staged)
+
+        assert sorted(before) == sorted(self.read(self._past(), at, pin)) == [1, 2]
+        assert self._past().pin(at) == pin
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def test_a_pin_is_json_and_the_newest_epoch_is_read_with_those_before_it(self) -> None:
+        self._after(FIRST, [1, 2])
+        at = self._after(SECOND, [3])
+        pin = self._past().pin(at)
+        again = json.loads(json.dumps(pin, allow_nan=False))
+
+        assert again == pin
+        assert sorted(self.read(self._past(), at, again)) == [1, 2, 3]
+
+    def _after(self, attempt: Attempt, numbers: Sequence[int]) -> SinkAt:
+        """The sink once an epoch is committed, as a journal describes it."""
+        self._commit(attempt, numbers)
+        described = description_of(self._made(), self.rows([]))
+        return SinkAt(self._made().name, attempt.lineage, attempt.epoch, described, {attempt.generation: described})
+
+    def _past(self) -> HasPast:
+        past = self._made().past
+        assert past is not None
+        return past
+
+
+class ConnectContract(StoreUnderTest[Rows]):
+    """What Spark Connect needs of a participant that works there. Configure it so that nothing keeps it from that."""
+
+    def test_it_declares_that_nothing_keeps_it_from_spark_connect(self) -> None:
+        connect = self._made().connect
+
+        assert connect is not None
+        assert list(connect.connect_faults()) == []
+
+    def test_it_goes_to_another_process_after_it_was_used_here(self) -> None:
+        here = self._enrolled()
+        first = here.stage(self._batch(FIRST, [1, 2])).handle
+        there = self._sent(here)
+        there.commit(FIRST, first)
+        second = self._sent(there).stage(self._batch(SECOND, [3])).handle
+        self._made().commit(SECOND, second)
+
+        assert (there.name, there.describe()) == (here.name, here.describe())
+        assert sorted(self.visible()) == [1, 2, 3]
+
+    def _sent(self, participant: Participant[Rows]) -> Participant[Rows]:
+        sent: Participant[Rows] = pickle.loads(pickle.dumps(participant))
+        return sent
 
 
 def _changed(state: Mapping[str, Json], staged: Staged) -> Mapping[str, Json]:

@@ -23,15 +23,15 @@ from epochal.txn.commit_checks import VisibleEpoch, check_predecessor, check_sam
 from epochal.txn.errors import DataLost, OptionError, Refused
 from epochal.txn.files import Files, LocalFiles, identity_of, join, sweep
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
-from epochal.txn.participant import Auditable, Rolls
+from epochal.txn.participant import Abilities
 
 HANDLE_VERSION = 1
 failpoints.register("directory", {"write": "the epoch is staged", "rename": "the staged file gets its name"})
 KEY_LENGTH = len(Attempt("", 0, 0).key)
 
 
-class DirectoryParticipant:
-    """Rows of plain JSON in the files of one folder."""
+class DirectoryParticipant(Abilities):
+    """Rows of plain JSON in the files of one folder. It has none of the optional abilities."""
 
     def __init__(self, path: str, *, name: str = "directory", files: Files | None = None) -> None:
         self._path = path
@@ -46,15 +46,7 @@ class DirectoryParticipant:
     def name(self) -> str:
         return self._name
 
-    @property
-    def rolls(self) -> Rolls | None:
-        return None
-
-    @property
-    def audits(self) -> Auditable | None:
-        return None
-
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:  # noqa: ARG002  # they have no columns
         return {"type": "directory", "target": self._path, "name": self._name}
 
     @classmethod
@@ -93,7 +85,7 @@ class DirectoryParticipant:
     def check_output_mode(self, mode: str) -> None:
         pass
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: Sequence[Json] | None = None) -> bool:  # noqa: ARG002  # they have no columns
         sweep(self._files, join(self._path, "_staged", _quoted(claim.lineage)))  # files of dead drivers
         return self._register.claim(claim, version=version)
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from epochal.participant import (
     NO_EPOCH,
     Attempt,
-    Auditable,
     BadRows,
     Batch,
     Claim,
@@ -33,10 +32,10 @@ from epochal.participant import (
     Json,
     Lineages,
     Memory,
+    OnConnect,
     Option,
     Outcome,
     Refused,
-    Rolls,
     SinkName,
     SinkOptions,
     Staged,
@@ -64,8 +63,6 @@ class SqliteSink(SinkOptions):
     """Appends each epoch's rows to a table that exists."""
 
     kind: ClassVar[str] = "sqlite"
-    rolls: ClassVar[Rolls | None] = None  # it holds no rows open over epochs
-    audits: ClassVar[Auditable | None] = None
 
     path: Annotated[str, Option("the database file", journal=True)]
     _: KW_ONLY
@@ -77,9 +74,9 @@ class SqliteSink(SinkOptions):
         """The same for every spelling of the path."""
         return f"sqlite:{os.path.realpath(self.path)}#{self.table}"
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: DataFrame | None = None) -> dict[str, Json]:
         # `recover` may run in another folder.
-        return {**super().describe(), "path": os.path.abspath(self.path), "target": self.target}
+        return {**super().describe(rows), "path": os.path.abspath(self.path), "target": self.target}
 
     # Before the query starts.
 
@@ -123,7 +120,7 @@ class SqliteSink(SinkOptions):
             version=lineages.version,
         )
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: DataFrame | None = None) -> bool:  # noqa: ARG002  # the table has its columns
         with self._transaction() as db:
             for table, columns in (
                 ("claims", "version INTEGER PRIMARY KEY, claims TEXT"),
@@ -195,6 +192,15 @@ class SqliteSink(SinkOptions):
         with self._reading() as db:
             keys = self._select(db, "staged", "DISTINCT attempt", lineage=lineage)
         return [attempt for (key,) in keys if (attempt := Attempt.from_key(lineage, key)) is not None]
+
+    # What it can do beyond that. It holds no rows open, and cannot show what its table held earlier.
+
+    @property
+    def connect(self) -> OnConnect:
+        return self
+
+    def connect_faults(self) -> list[str]:
+        return [] if os.path.isabs(self.path) else [f"path={self.path!r}: must be absolute, for the server's process"]
 
     # The database.
 

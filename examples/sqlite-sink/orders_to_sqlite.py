@@ -1,7 +1,7 @@
 """Writes orders to a SQLite table, by Spark settings alone: the sink is found by its entry point.
 
-    pip install ./examples/sqlite-sink
-    python examples/sqlite-sink/orders_to_sqlite.py [FOLDER]
+    pip install -e .
+    python orders_to_sqlite.py [FOLDER]
 
 Kill it at any time: `epochal recover FOLDER/checkpoint` or another run brings the table to a whole epoch.
 """

@@ -16,7 +16,7 @@ KINDS_TABLE = "kind text, file bigint, id bigint, word text, PRIMARY KEY (kind, 
 
 
 def make_tables(space: Keyspace) -> str:
-    """The tables of a stream; how a driver is told of them."""
+    """The tables of a stream; the driver's options for them."""
     space.table("rows", ROWS_TABLE)
     space.table("totals", TOTALS_TABLE)
     space.table("kinds", KINDS_TABLE)
@@ -41,9 +41,14 @@ def visible(space: Keyspace, table: str = "rows") -> Counter[Any]:
 
 def check_after_a_kill(world: World, space: Keyspace, *, eager: bool = False) -> None:
     """Nothing is visible before Spark's commits/N, and totals are those of whole epochs, each once."""
-    rows = visible(space)
+    check_seen_after_a_kill(world, visible(space), totals(space), eager=eager)
+
+
+def check_seen_after_a_kill(
+    world: World, rows: Counter[Any], seen: dict[str, tuple[int, int, int]], *, eager: bool = False
+) -> None:
+    """The same for the rows and totals of any store."""
     files = Counter(row[1] for row in rows)
-    seen = totals(space)
     late = early(world, files, eager=eager)
     last = max((planned(world)[file] for file in files), default=-1)
     torn = [file for file, count in files.items() if count != ROWS and planned(world)[file] != last]

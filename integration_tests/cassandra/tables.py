@@ -108,7 +108,7 @@ class Zombie:
 
     def __init__(self, sink: CassandraSink, attempt: Attempt, handle: Handle, folder: Path) -> None:
         self._sink, self._attempt, self._epoch = sink, attempt, StagedEpoch.read(handle)
-        self._home = Path(home_of(sink._place(attempt.scratch)[1], attempt))
+        self._home = Path(home_of(sink._staged.place(attempt.scratch)[1], attempt))
         self._copy = folder / "asleep"
         shutil.copytree(self._home, self._copy)
 

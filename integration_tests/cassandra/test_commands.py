@@ -1,4 +1,4 @@
-"""The command line on a stream into Cassandra, without Spark: what is in doubt is told, what is decided is finished."""
+"""The command line on a stream into Cassandra, without Spark: what is in doubt is shown, what is decided finished."""
 
 from __future__ import annotations
 

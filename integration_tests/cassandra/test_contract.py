@@ -12,6 +12,7 @@ import pytest
 from epochal import CassandraSink
 from epochal.testing.contract import ParticipantContract
 from epochal.txn.model import Json
+from integration_tests.behind_a_wrapper import SampledBehindAWrapper
 from integration_tests.cassandra.tables import Keyspace
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class TestCassandra(ParticipantContract[Any]):
+class TestCassandra(SampledBehindAWrapper, ParticipantContract[Any]):
     rounds = 2  # Spark takes its time to stage
     tables = itertools.count(1)
 

@@ -107,9 +107,9 @@ def _patiently(work: Callable[[], Result]) -> Result:
 
 def _dropped(log: Path) -> int:
     """How many writes a server has dropped, by its own log."""
-    told = re.compile(r"MUTATION\S* messages were dropped in last \d+ ms: (\d+) internal")
-    wait_until(lambda: told.search(log.read_text()), "the server to tell that it has dropped writes", 30)
-    return sum(map(int, told.findall(log.read_text())))
+    answer = re.compile(r"MUTATION\S* messages were dropped in last \d+ ms: (\d+) internal")
+    wait_until(lambda: answer.search(log.read_text()), "the server to tell that it has dropped writes", 30)
+    return sum(map(int, answer.findall(log.read_text())))
 
 
 class _Stopped:

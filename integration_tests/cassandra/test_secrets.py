@@ -134,7 +134,7 @@ def test_hosts_that_only_a_journal_names_get_no_secret(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "answer"),
     [
         ({"password": f"{SECRET}-not"}, "check the user and the password"),
         (
@@ -146,7 +146,7 @@ def test_hosts_that_only_a_journal_names_get_no_secret(
     ],
 )
 def test_who_is_not_let_in_is_told_why_without_a_secret(
-    guarded: Guarded, tmp_path: Path, changes: dict[str, Any], told: str
+    guarded: Guarded, tmp_path: Path, changes: dict[str, Any], answer: str
 ) -> None:
     if changes.get("ca_file") == "OTHER":
         changes = {"ca_file": str(Authority(tmp_path).file)}
@@ -154,5 +154,5 @@ def test_who_is_not_let_in_is_told_why_without_a_secret(
         guarded.sink(**changes).open(LINEAGE)
 
     assert str(found.value).startswith(f"sink 'cassandra': Cassandra at {guarded.server.hosts[0]}, port ")
-    assert told in str(found.value)
+    assert answer in str(found.value)
     assert SECRET not in str(found.value)

@@ -98,8 +98,8 @@ def test_settings_passwords_and_a_kept_folder(tmp_path: Path) -> None:
 
     settings = {"authenticator": "PasswordAuthenticator", "batch_size_fail_threshold": "1KiB"}
     login = PlainTextAuthProvider("cassandra", "cassandra")
-    told: list[str] = []
-    with servers.cassandra(settings=settings, folder=tmp_path / "kept", tell=told.append) as cluster:
+    answer: list[str] = []
+    with servers.cassandra(settings=settings, folder=tmp_path / "kept", tell=answer.append) as cluster:
         assert cluster.route is Route.LOCAL
         with pytest.raises(NoHostAvailable), session(cluster):
             pass
@@ -113,15 +113,15 @@ def test_settings_passwords_and_a_kept_folder(tmp_path: Path) -> None:
         cluster.stop()  # and once more at the end of the block
         assert not cluster.nodes[0].running
 
-    assert [line.split(":")[0] for line in told] == ["starting 127.0.0.1"]
+    assert [line.split(":")[0] for line in answer] == ["starting 127.0.0.1"]
     assert (tmp_path / "kept" / "node1" / "data").exists()
 
 
 def test_a_node_that_cannot_start_is_told_with_its_log() -> None:
-    with pytest.raises(ServerFailed, match=r"ended with .* while it started") as told:
+    with pytest.raises(ServerFailed, match=r"ended with .* while it started") as raised:
         servers.cassandra(settings={"commitlog_sync": "sometimes"})
 
-    assert "sometimes" in str(told.value)
+    assert "sometimes" in str(raised.value)
 
 
 def serve(what: str, *, temporary: Path) -> subprocess.Popen[str]:
@@ -134,14 +134,15 @@ def serve(what: str, *, temporary: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.matrix  # every server is ended so; by default Kafka and PostgreSQL are
 def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     server = serve("cassandra", temporary=tmp_path)
     assert server.stdout is not None
     line = server.stdout.readline()
     assert line, server.communicate()[1]
-    told = json.loads(line)
-    (pid,) = [node["pid"] for node in told["nodes"]]
-    assert cql.answers(told["hosts"][0], told["port"])
+    answer = json.loads(line)
+    (pid,) = [node["pid"] for node in answer["nodes"]]
+    assert cql.answers(answer["hosts"][0], answer["port"])
     assert any(tmp_path.iterdir())
 
     server.kill()

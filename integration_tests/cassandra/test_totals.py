@@ -79,12 +79,12 @@ def test_who_would_add_to_another_streams_totals_is_refused_before_anything_is_s
         query.awaitTermination()
 
     run("first")
-    with pytest.raises(ForeignTarget) as told:
+    with pytest.raises(ForeignTarget) as raised:
         run("second")
-    (token,) = [word for word in str(told.value).split("'") if word.endswith("@0")]
+    (token,) = [word for word in str(raised.value).split("'") if word.endswith("@0")]
     with pytest.raises(ForeignTarget) as again:
         run("second", new=token)
-    assert "\n  new=" not in str(told.value)
+    assert "\n  new=" not in str(raised.value)
     assert "Only one stream may write to sink" in str(again.value)
     assert seen(space, table, "n") == [(1,)] * 3
     run("second", adopt=token)

@@ -136,9 +136,9 @@ def test_bad_input_is_refused_with_its_reason_and_nothing_is_written(
     sink = space.sink(table, staging=str(tmp_path / "staged"), tuning=Tuning(max_row_bytes=4096))
     rows = spark.range(3).selectExpr(*frame)
 
-    with pytest.raises((BadRows, Refused)) as told:
+    with pytest.raises((BadRows, Refused)) as raised:
         stage(sink, 0, rows)
-    assert reason in str(told.value)
+    assert reason in str(raised.value)
     assert space.execute(f"SELECT * FROM {table}") == []
 
 

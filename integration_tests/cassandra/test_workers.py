@@ -1,4 +1,4 @@
-"""The interpreter that Spark's workers run: the driver's own, and one without epochal is told at once."""
+"""The interpreter that Spark's workers run: the driver's own, and one without epochal is refused at once."""
 
 from __future__ import annotations
 

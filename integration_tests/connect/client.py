@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 ANSWER = "answer: "
 queries: dict[str, Any] = {}  # that were left running, by their ids
 HEADER = {"header": "true"}
+
+
+def sqlite_sink(world: World) -> Any:
+    """A sink of another package, which this process and the server's find beside the repository's own."""
+    from epochal_sqlite import SqliteSink  # type: ignore[import-not-found, unused-ignore]  # an example
+
+    return SqliteSink(str(world.root / "shop.db"), table="orders")
+
+
 # By name: sinks that `sinks_of` does not have.
 SINKS: dict[str, Callable[[World], list[Any]]] = {
     "formats": lambda world: [
@@ -34,6 +43,7 @@ SINKS: dict[str, Callable[[World], list[Any]]] = {
         epochal.RollingFileSink(f"{world.root}/gzip", format="json", compression="gzip", name="gzip", digest=True),
         epochal.RollingFileSink(str(world.first), name="parquet", digest=True),
     ],
+    "sqlite": lambda world: [sqlite_sink(world)],
     "rolling": lambda world: [
         epochal.RollingFileSink(
             f"{world.root}/{format_}",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from integration_tests.connect.client import ANSWER
-from integration_tests.connect.server import REPOSITORY, Server
+from integration_tests.connect.server import REPOSITORY, SQLITE, Server
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import World
 
@@ -36,7 +36,7 @@ class Client:
             self._process = subprocess.Popen(
                 COMMAND if away is None else [*unshare, *ELSEWHERE, str(away), *COMMAND],
                 cwd=REPOSITORY,
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{SQLITE}"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -18,6 +18,7 @@ from integration_tests.spark.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
+SQLITE = REPOSITORY / "examples" / "sqlite-sink"  # a sink of another package
 MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 DAEMON = "pyspark.daemon"
@@ -55,7 +56,7 @@ class Server:
                     **os.environ,
                     **environment(java_options),
                     "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": f"{HERE / 'startup'}:{REPOSITORY}",
+                    "PYTHONPATH": f"{HERE / 'startup'}:{REPOSITORY}:{SQLITE}",
                     "EPOCHAL_TEST_POINTS": str(self._points),
                     **(variables or {}),
                 },

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -50,6 +52,21 @@ def test_every_format_that_is_not_refused_gets_every_row_once(connect: Server, u
     assert "error" not in answer, answer
     for format_ in ("orc", "csv", "avro", "gzip", "first"):
         assert ids(world.root / format_) == IDS, format_
+
+
+@pytest.mark.matrix
+def test_a_sink_of_another_package_that_declares_spark_connect_gets_every_row_once(
+    connect: Server, user: Client, world: World
+) -> None:
+    database = world.root / "shop.db"
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("CREATE TABLE orders (id INTEGER, file INTEGER, kind TEXT, word TEXT)")
+    world.feed(FILES)
+    answer = user.run(connect, world, sinks="sqlite")
+
+    assert "error" not in answer, answer
+    with closing(sqlite3.connect(database)) as db:
+        assert sorted(id_ for (id_,) in db.execute("SELECT id FROM orders")) == IDS
 
 
 @pytest.mark.matrix

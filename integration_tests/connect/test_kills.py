@@ -201,3 +201,26 @@ def test_a_server_that_is_killed_leaves_a_process_behind_that_harms_nothing(
     check_at_the_end(world, files=AHEAD)
     record = world.journal / "e000000000002.g000001.json"  # what the orphan was about to make
     assert isinstance(decode(str(record), record.name, record.read_bytes()), Seal)
+
+
+@pytest.mark.matrix  # fenced as any driver: tests/txn and integration_tests/spark/test_two_drivers.py
+def test_a_start_on_another_server_fences_the_query_of_the_first_one(
+    connect: Server, user: Client, java_options: str, world: World, tmp_path: Path
+) -> None:
+    world.feed(1)
+    with server(tmp_path, java_options) as first, client(tmp_path) as other:
+        other.send(first, world, sinks="all", trigger=LASTING)
+        wait_until(lambda: shows(world, 1), "the epoch of the first server")
+        answer = user.run(connect, world, sinks="all")  # reads nothing, and takes the stream over
+        assert "error" not in answer, answer
+        world.feed(2)
+        answer = other.answer()
+
+        assert answer["error"] == "FencedOut", answer
+        assert "generation 1 was superseded: generation 2 has taken over" in answer["text"]
+        assert first.is_alive
+        assert shows(world, 1)
+    answer = user.run(connect, world, sinks="all")
+    assert "error" not in answer, answer
+    connect.wait_for_workers()
+    check_at_the_end(world, files=2)

@@ -83,7 +83,7 @@ def test_every_value_is_read_back_equal_by_both_readers(spark: SparkSession, tmp
     assert engines(table) == ["delta-rs", "delta-rs"]
 
 
-@pytest.mark.parametrize("files", [1, 6])
+@pytest.mark.parametrize("files", [pytest.param(1, marks=pytest.mark.matrix), 6])
 def test_no_filter_hides_a_row(spark: SparkSession, tmp_path: Path, files: int) -> None:
     table = tmp_path / "table"
     write(DeltaSink(str(table)), 0, rows(spark).repartitionByRange(files, "id"))

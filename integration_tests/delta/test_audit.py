@@ -82,7 +82,7 @@ def test_columns_that_were_added_are_no_difference(spark: SparkSession, world: W
     assert is_exact(audited(world.checkpoint), 16)
 
 
-@pytest.mark.parametrize("vacuumed", [False, True], ids=["kept", "vacuumed"])
+@pytest.mark.parametrize("vacuumed", [pytest.param(False, marks=pytest.mark.matrix), True], ids=["kept", "vacuumed"])
 def test_optimize_is_no_difference(spark: SparkSession, filled: World, vacuumed: bool) -> None:
     spark.sql(f"OPTIMIZE delta.`{filled.table}`")
     if vacuumed:

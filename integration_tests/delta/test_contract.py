@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from epochal import DeltaSink
-from epochal.testing.contract import ParticipantContract
+from epochal.testing.contract import ConnectContract, ParticipantContract, PastContract, StoreUnderTest
 from epochal.txn.model import Json
+from epochal.txn.past import HasPast, SinkAt
+from integration_tests.behind_a_wrapper import SampledBehindAWrapper
 from integration_tests.delta.tables import make
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class DeltaContract(ParticipantContract[Any]):
+class TablesUnderTest(StoreUnderTest[Any]):
     rounds = 2  # Spark takes its time to stage
     options: dict[str, Any] = {}  # noqa: RUF012  # read only
 
@@ -42,6 +44,29 @@ class DeltaContract(ParticipantContract[Any]):
         if not (self.path / "_delta_log").exists():
             return []
         return [row["number"] for row in DeltaTable(self.path).to_pyarrow_table().to_pylist()]
+
+
+class DeltaContract(SampledBehindAWrapper, TablesUnderTest, ParticipantContract[Any]):
+    """A table in a folder of its own."""
+
+
+class TestTablesAtAnEpoch(TablesUnderTest, PastContract[Any]):
+    """Read by time travel."""
+
+    @pytest.fixture(autouse=True, params=["bare", pytest.param("wrapped", marks=pytest.mark.matrix)])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        self.wrapped = request.param == "wrapped"
+
+    def read(self, past: HasPast, at: SinkAt, pin: Mapping[str, Json]) -> list[int]:
+        return [row.number for row in past.read_at(self.spark, at, pin).collect()]
+
+
+class TestTablesThatAreSent(TablesUnderTest, ConnectContract[Any]):
+    """What goes to the process of a Spark Connect server."""
+
+    @pytest.fixture(autouse=True, params=["bare", pytest.param("wrapped", marks=pytest.mark.matrix)])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        self.wrapped = request.param == "wrapped"
 
 
 class TestByDeltaRs(DeltaContract):

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 AHEAD = 3
-# Of two sinks the first is merged into. A kill before or after its log entry, and that of the second.
-# Before the second's nothing has changed since the first's.
-CHAIN = ("before-log", "after-log", "after-log@2")
+# Of two sinks the first is merged into. A kill after its log entry, and after that of the second: each is repeated.
+# Before the first's nothing has changed since the record, before the second's nothing since the first's.
+CHAIN = ("after-log", "after-log@2")
 LONG_CHAIN = (
     "after-table",
     "after-prepared",

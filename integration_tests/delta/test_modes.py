@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal import BadRows, DeltaSink, EpochWriter, Refused
+from epochal import BadRows, DeltaSink, EpochWriter, Refused, RollingFileSink
 from epochal.txn.model import Outcome
 from integration_tests.delta.tables import (
     attempt,
@@ -21,6 +21,7 @@ from integration_tests.delta.tables import (
     staged,
     write,
 )
+from integration_tests.spark.checks import visible_rows
 from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.world import World, all_rows
 
@@ -119,6 +120,20 @@ def test_upsert_updates_inserts_and_deletes_by_key_and_the_last_row_wins(spark: 
 
     assert table_rows(spark, table) == [{"id": 1, "word": "new"}, {"id": 3, "word": "z"}, {"id": 4, "word": "d"}]
     assert sink.commit(attempt(2), handle) is Outcome.ALREADY_COMMITTED
+
+
+def test_rows_of_which_the_last_of_each_key_wins_go_whole_to_the_sink_beside(spark: SparkSession, world: World) -> None:
+    world.feed(2)
+    last = DeltaSink(str(world.table), mode="upsert", keys=["word"], order_by=["id"])
+    beside = RollingFileSink(str(world.second), format="json")
+    EpochWriter(last, beside).start(to_checkpoint(stream(spark, world), world)).awaitTermination()
+
+    rows = all_rows(2)
+    expected = {word: max(id_ for id_, _, _, other in rows if other == word) for *_, word in rows}
+    table = spark.read.format("delta").load(str(world.table))
+    assert {row["word"]: row["id"] for row in table.collect()} == expected
+    assert set(table.columns) == {"id", "file", "kind", "word"}
+    assert visible_rows(world.second) == rows
 
 
 def test_a_row_that_deletes_need_not_keep_the_tables_constraints(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,8 +12,10 @@ from epochal.sinks.files.formats.columnar import Columnar
 from epochal.sinks.files.options import Format
 from epochal.sinks.storage.hadoop import resolve
 from epochal.txn.files import join
+from epochal.txn.model import Attempt, Batch
+from epochal.txn.state.versions import SinkState
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.epochs import publish_frame
+from integration_tests.spark.epochs import LINEAGE, publish_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,3 +74,44 @@ def test_a_footer_that_only_spark_can_read_is_read_by_a_job(
 
     assert len(looks) == 2
     assert (found.rows, len(found.files)) == (8, 2)
+
+
+def test_an_epoch_that_opens_and_closes_more_parts_sends_no_more_messages(spark: SparkSession, remote: Remote) -> None:
+    sent = {parts: messages_of_an_epoch(spark, f"{remote.uri}/{parts}", parts) for parts in (3, 12)}
+
+    assert sent[3] == sent[12]
+    assert sent[12]["each lines"] == 1
+    assert sent[12]["list"] == 2  # what Spark has written, and the pieces that it closes
+
+
+def messages_of_an_epoch(spark: SparkSession, target: str, parts: int) -> Counter[str]:
+    """What the sink asks the JVM while an epoch closes so many parts and opens as many."""
+    sent: Counter[str] = Counter()
+
+    class Counting:
+        def __init__(self, calls: Any) -> None:
+            self._calls = calls
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*args: Any) -> Any:
+                sent[f"{name} {args[0]}" if name == "each" else name] += 1
+                return getattr(self._calls, name)(*args)
+
+            return call
+
+    rolling = epochal.Rolling(max_rows=2)
+    sink = epochal.RollingFileSink(target, format="json", bucket_by=["bucket"], rolling=rolling)
+    files: Any = sink._place()[0]
+    files.calls = Counting(files.calls)
+    state = SinkState()
+    for epoch, rows in enumerate([parts, 2 * parts]):
+        sent.clear()
+        frame = spark.range(0, rows, numPartitions=1).selectExpr("id", "id AS bucket")
+        attempt = Attempt(LINEAGE, epoch, 1)
+        staged = sink.stage(Batch(attempt=attempt, rows=frame, offsets="digest", state=state))
+        sink.commit(attempt, staged.handle)
+        state = state.then((epoch, 0), staged.changes)
+    (_, found) = epochal.published(target)
+
+    assert (len(found.files), sink.open_size(state)[0]) == (parts, parts)
+    return sent

@@ -24,18 +24,18 @@ LONG_CHAIN = (
     "after-join@2",
     "after-merge",
     "after-copy",
+    "after-write@2",
+    "before-rename@2",
     "before-keep@2",
     "before-manifest@3",
     "before-cleanup@2",
 )
+# Where HDFS does what no local disk does; writing, keeping and the manifest are the same code as there.
 CHAIN = (
     "before-join",
     "after-join",
-    "after-write@2",
     "after-copy",
     "before-rename@2",
-    "before-keep@2",
-    "before-manifest@3",
 )
 # What makes one file of pieces on HDFS.
 CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "orc": "merge"}

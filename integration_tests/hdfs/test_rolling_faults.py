@@ -48,9 +48,7 @@ IN_EPOCHS_TURNED = {
 }
 BETWEEN_EPOCHS = {
     "before-merge": HELD,
-    "after-roll": HELD,
     "before-join": DATANODE,
-    "after-rolled": DATANODE,
 }
 LONG_BETWEEN_EPOCHS = {
     "before-merge": HELD,

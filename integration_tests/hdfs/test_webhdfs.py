@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from epochal.cli import main
 from epochal.sinks.storage.hadoop import HadoopFiles
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.sinks.storage.webhdfs import ADDRESS, WebHdfsFiles
+from epochal.spark_plugins.moving.manifest import Manifest
+from epochal.spark_plugins.moving.store import SavepointStore
+from epochal.spark_plugins.moving.taking import take
 from epochal.testing.servers import HdfsCluster
-from epochal.txn.files import Entry
+from epochal.txn import failpoints
+from epochal.txn.errors import Refused
+from epochal.txn.files import TEMPORARY, Entry
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.audits import audited
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.driver import Ending
+from integration_tests.spark.killed_rescale import killed_rescale
+from integration_tests.spark.load import is_told, under_load
+from integration_tests.spark.stateful import BRIEF, Forked, expected, format_of, put_away, shown, start
+from integration_tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +62,33 @@ def test_a_file_is_made_once_and_read_back(files: SinkFiles, remote: Remote) -> 
     assert list(files.walk(remote.uri)) == [Entry(f"{STRANGE}/file", 5, False)]
 
 
+def test_a_file_is_written_and_read_a_piece_at_a_time(files: SinkFiles, remote: Remote) -> None:
+    path, pieces = f"{remote.uri}/{STRANGE}/file", [b"%d" % (number % 10) * 300_000 for number in range(12)]
+
+    assert files.create_from(path, iter(pieces))
+    assert not files.create_from(path, iter([b"other"]))
+    read = list(files.chunks(path))
+    assert b"".join(read) == b"".join(pieces)
+    assert len(read) > 1
+    assert files.names(f"{remote.uri}/{STRANGE}") == ("file",)
+    with pytest.raises(FileNotFoundError):
+        list(files.chunks(f"{remote.uri}/none"))
+
+
+def test_an_error_of_what_is_copied_is_raised_as_it_is_and_its_name_stays_free(
+    files: SinkFiles, remote: Remote
+) -> None:
+    def vanishing() -> Iterator[bytes]:
+        yield b"1" * 300_000
+        raise FileNotFoundError("source")
+
+    with pytest.raises(FileNotFoundError, match="source"):
+        files.create_from(f"{remote.uri}/folder/file", vanishing())
+    # Over HTTP a DataNode may create the temporary file after its client has given up and removed it.
+    assert not [name for name in files.names(f"{remote.uri}/folder") if not name.startswith(TEMPORARY)]
+    assert files.create_from(f"{remote.uri}/folder/file", iter([b"2"]))
+
+
 def test_what_is_not_there_is_told(files: SinkFiles, remote: Remote) -> None:
     assert files.length(f"{remote.uri}/none") is None
     assert files.modified(f"{remote.uri}/none") is None
@@ -65,9 +105,9 @@ def test_a_rename_never_takes_a_name_that_is_taken_nor_moves_into_a_folder(files
     files.create(f"{remote.uri}/two", b"2")
     files.make_folder(f"{remote.uri}/folder")
     for target in ("two", "folder"):
-        with pytest.raises(OSError, match=r".") as told:
+        with pytest.raises(OSError, match=r".") as raised:
             files.rename(f"{remote.uri}/one", f"{remote.uri}/{target}")
-        assert target == "folder" or isinstance(told.value, FileExistsError)
+        assert target == "folder" or isinstance(raised.value, FileExistsError)
     files.rename(f"{remote.uri}/one", f"{remote.uri}/three")
 
     assert files.names(remote.uri) == ("folder", "three", "two")
@@ -89,6 +129,7 @@ def test_many_files_are_made_asked_for_moved_joined_and_removed_at_once(files: S
     assert joined == [None] * 10
     assert [files.read(path) for path in at("a/000", "a/036")] == [b"000001002003", b"036037038039"]
     assert list(files.lengths(at("a/000", "a/001", "empty", "b/c"))) == [12, None, 0, 0]
+    assert list(files.line_counts(at("a/000", "empty"))) == [1, 0]
     files.delete_all(at("a/000", "b", "none"))
     assert len(files.names(at("a")[0])) == 9
     assert files.names(at("b")[0]) == ()
@@ -119,11 +160,11 @@ def test_a_fault_among_many_files_is_raised_when_nothing_is_at_work_and_names_it
     files.create_all([(path, b"1") for path in [*sources, f"{remote.uri}/file"]])
     moves = [(path, f"{path}-moved") for path in sources]
     moves[7] = (sources[7], f"{remote.uri}/file/below")
-    with pytest.raises(OSError, match="file/below") as told:
+    with pytest.raises(OSError, match="file/below") as raised:
         files.rename_all(moves)
     before = files.names(remote.uri)
 
-    assert not isinstance(told.value, FileNotFoundError | FileExistsError)
+    assert not isinstance(raised.value, FileNotFoundError | FileExistsError)
     assert f"{sources[7]}".rpartition("/")[2] in before
     again = files.rename_all([move for move in moves if move is not moves[7]])
     assert {type(miss) for miss in again} <= {type(None), FileNotFoundError}
@@ -173,8 +214,12 @@ DEAD = 5  # what `status` returns: the driver was killed
 
 
 def epochal(remote: Remote, command: str, *options: str, code: int = 0) -> Any:
+    return without_java(remote, command, f"{remote.uri}/checkpoint", *options, code=code)
+
+
+def without_java(remote: Remote, *arguments: str, code: int = 0) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "epochal.cli", command, f"{remote.uri}/checkpoint", "--json", *options],
+        [sys.executable, "-m", "epochal.cli", *arguments, "--json"],
         cwd=REPOSITORY,
         env={**os.environ, ADDRESS: remote.cluster.web, "JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"},
         capture_output=True,
@@ -202,6 +247,143 @@ def test_status_recover_and_gc_work_on_hdfs_without_java(drivers: Children, remo
     ended = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments)
     assert ended.ending is Ending.DONE, ended.output
     check_at_the_end(remote.look(), files=3)
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_moves_from_a_local_disk_to_hdfs_is_rescaled_there_and_moves_back(
+    spark: SparkSession, remote: Remote
+) -> None:
+    world, on_hdfs, back = remote.world, f"{remote.uri}/moved/checkpoint", str(remote.world.root / "back")
+    with format_of(spark, "changelog"):
+        world.feed(2)
+        start(spark, world).awaitTermination()
+        first = without_java(remote, "savepoint", str(world.checkpoint), f"{remote.uri}/backups")
+        moved = without_java(remote, "restore", first["savepoint"], on_hdfs)
+        put_away(world)
+        world.feed(4)
+        start(spark, world, checkpoint=on_hdfs).awaitTermination()
+        (operator,) = without_java(remote, "state", on_hdfs)["operators"]
+        again = without_java(remote, "savepoint", on_hdfs, f"{remote.uri}/backups")
+        failpoints.arm("after-rescale-state=raise")
+        try:
+            assert main(["rescale", on_hdfs, "--partitions", "3"]) != 0
+        finally:
+            failpoints.arm("")
+        with pytest.raises(Refused, match="--partitions 3"):
+            start(spark, world, checkpoint=on_hdfs)
+        assert main(["rescale", on_hdfs, "--partitions", "3"]) == 0
+        by_java = take(on_hdfs, str(world.root / "backups"))
+        assert main(["restore", f"{world.root}/backups/{by_java.name}", back]) == 0
+        with pytest.raises(Refused, match="has moved"):
+            start(spark, world, checkpoint=on_hdfs)
+        world.feed(6)
+        start(spark, world, checkpoint=back).awaitTermination()
+
+    numbers = [0, 1, 2, 3, 5, 6]  # 4 went to Spark
+    assert shown(spark, world) == {epoch: expected(files + 1) for files, epoch in enumerate(numbers)}
+    assert '"spark.sql.shuffle.partitions":"3"' in (Path(back) / "offsets" / "6").read_text()
+    assert (moved["checkpoint"], moved["closed"]) == (on_hdfs, str(world.checkpoint))
+    assert again["stored"] < again["bytes"], "nothing was shared with the first savepoint"
+    assert (again["epoch"], by_java.epoch) == (3, 4)
+    assert (operator["rows"], operator["rows_exact"], operator["extent"]) == (len(expected(4)), True, 4)
+    listed = without_java(remote, "savepoints", f"{remote.uri}/backups", "--verify")["savepoints"]
+    assert [one["epoch"] for one in listed] == [1, 3]
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+def test_a_rescale_on_hdfs_that_is_killed_between_sparks_own_steps_is_finished_by_the_next(
+    spark: SparkSession, remote: Remote
+) -> None:
+    world, checkpoint, output = remote.world, f"{remote.uri}/killed/checkpoint", remote.world.root / "output"
+    there = WebHdfsFiles(remote.cluster.web)
+
+    def has(folder: str, name: str) -> bool:
+        return name in there.names(folder)
+
+    with format_of(spark, "changelog"):
+        world.feed(2)
+        start(spark, world, checkpoint=checkpoint).awaitTermination()
+        for number, partitions, step, files in ((2, 3, "offsets", 3), (4, 2, "commits", 4)):
+            begun = partial(has, f"{checkpoint}/{step}", str(number))
+            code = killed_rescale(checkpoint, partitions, output, until=begun)
+            assert code == -signal.SIGKILL, output.read_text()
+            with pytest.raises(Refused, match=f"--partitions {partitions}"):
+                start(spark, world, checkpoint=checkpoint)
+            assert main(["rescale", checkpoint, "--partitions", str(partitions)]) == 0
+            world.feed(files)
+            start(spark, world, checkpoint=checkpoint).awaitTermination()
+
+    assert shown(spark, world) == {epoch: expected(number + 1) for number, epoch in enumerate([0, 1, 3, 5])}
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("form", ["HDFSBacked", "changelog"])
+def test_savepoints_of_a_query_under_load_on_hdfs_are_exact_over_http_and_through_spark(
+    spark: SparkSession, remote: Remote, form: str
+) -> None:
+    world, checkpoint = remote.world, f"{remote.uri}/running/checkpoint"
+    there = WebHdfsFiles(remote.cluster.web)
+
+    def last() -> int:
+        return max((int(n) for n in there.names(f"{checkpoint}/commits") if n.isdecimal()), default=-1)
+
+    def taken(number: int) -> tuple[str, Manifest]:
+        """A savepoint's path and manifest: by turns on HDFS without Java, and here through Spark."""
+        if number % 2 == 0:
+            path = without_java(remote, "savepoint", checkpoint, f"{remote.uri}/of-running")["savepoint"]
+            place, _, name = path.rpartition("/")
+            manifest = SavepointStore(there, place).read(name)
+            assert manifest is not None
+            return path, manifest
+        manifest = take(checkpoint, str(world.root / "backups"))
+        return f"{world.root}/backups/{manifest.name}", manifest
+
+    with format_of(spark, form, BRIEF):
+        world.feed(1)
+        query = start(spark, world, checkpoint=checkpoint, trigger={"processingTime": "0 seconds"})
+        found: list[tuple[str, Manifest]] = []
+        try:
+            query.processAllAvailable()
+            with under_load(world, last):
+                while len(found) < 6 or not is_told([manifest for _, manifest in found], form):
+                    wait_until(lambda: not found or last() > found[-1][1].epoch, "the next epoch")
+                    found.append(taken(len(found)))
+        finally:
+            query.stop()
+        files = len(list(world.source.iterdir())) + 1
+        world.feed(files)
+        for number, (savepoint, manifest) in enumerate(found):
+            fork, forked = Forked(world.root / f"fork-{number}", world), f"{remote.uri}/forks/{number}"
+            assert main(["restore", savepoint, forked, "--fork"]) == 0
+            start(spark, fork, files=1000, checkpoint=forked).awaitTermination()
+            epochs = shown(spark, fork)
+
+            assert min(epochs) == manifest.epoch + 1
+            assert epochs[max(epochs)] == expected(files), f"{savepoint} of epoch {manifest.epoch}"
+    assert len({manifest.epoch for _, manifest in found}) >= 6
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(600)
+def test_a_drill_restores_the_state_of_spark_and_of_sinks_from_hdfs_and_writes_nothing_there(
+    spark: SparkSession, remote: Remote, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, checkpoint = remote.world, f"{remote.uri}/drilled/checkpoint"
+    with format_of(spark, "changelog"):
+        world.feed(3)
+        start(spark, world, checkpoint=checkpoint).awaitTermination()
+    files = WebHdfsFiles(remote.cluster.web)
+    before = [(e.name, e.length) for e in files.walk(f"{remote.uri}/drilled")]
+    capsys.readouterr()
+    assert main(["drill", checkpoint, "--cores", "2", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+
+    assert (answer["how"], answer["epoch"], answer["extent"]) == ("stores", 2, 2)
+    assert answer["parts"]["load"]["measured_seconds"] + answer["parts"]["replay"]["measured_seconds"] > 0
+    assert answer["parts"]["sinks"]["measured_seconds"] is not None
+    assert [(e.name, e.length) for e in files.walk(f"{remote.uri}/drilled")] == before
 
 
 @pytest.mark.timeout(600)

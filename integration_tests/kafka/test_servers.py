@@ -64,10 +64,10 @@ def test_what_cannot_be_is_refused_by_the_broker(topic: Topic) -> None:
     with pytest.raises(ServerFailed, match="has partitions 0 to 1, not 2"):
         kafka.send(topic.name, ["x"], partition=2)
     kafka.delete_topic(topic.name)
-    with pytest.raises(KafkaRefused) as told:
+    with pytest.raises(KafkaRefused) as raised:
         kafka.end_offsets(topic.name)
 
-    assert told.value.code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert raised.value.code == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_one_that_is_given_is_used(kafka: KafkaCluster, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,9 @@ def test_one_that_is_given_is_used(kafka: KafkaCluster, topic: Topic, monkeypatc
 def test_a_kept_folder_holds_one_broker_and_stays(tmp_path: Path) -> None:
     with servers.kafka(folder=tmp_path / "kept", partitions=3) as cluster:
         assert cluster.route is Route.LOCAL
+        assert not cluster.has_topic("kept")
         cluster.create_topic("kept")
+        assert cluster.has_topic("kept")
         cluster.send("kept", ["data"])
         with pytest.raises(ServerFailed, match="a server already runs in"):
             servers.kafka(folder=tmp_path / "kept")
@@ -97,10 +99,10 @@ def test_a_kept_folder_holds_one_broker_and_stays(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_cannot_start_is_told_with_its_log() -> None:
-    with pytest.raises(ServerFailed, match=r"ended with .* while it started") as told:
+    with pytest.raises(ServerFailed, match=r"ended with .* while it started") as raised:
         servers.kafka(settings={"num.io.threads": "nonsense"})
 
-    assert "nonsense" in str(told.value)
+    assert "nonsense" in str(raised.value)
 
 
 def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
@@ -108,9 +110,9 @@ def test_kill_9_of_whoever_serves_leaves_no_process_and_no_folder(tmp_path: Path
     assert server.stdout is not None
     line = server.stdout.readline()
     assert line, server.communicate()[1]
-    told = json.loads(line)
-    (pid,) = [node["pid"] for node in told["nodes"]]
-    assert listens("127.0.0.1", told["port"])
+    answer = json.loads(line)
+    (pid,) = [node["pid"] for node in answer["nodes"]]
+    assert listens("127.0.0.1", answer["port"])
     assert any(tmp_path.iterdir())
 
     server.kill()

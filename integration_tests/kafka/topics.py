@@ -28,7 +28,7 @@ class Topic:
 
     @property
     def place(self) -> str:
-        """How a driver is told of it."""
+        """The driver's options for it."""
         return f"{self.kafka.bootstrap}/{self.name}"
 
     def feed(self, messages: int, partitions: tuple[int, ...] = (0, 1)) -> None:

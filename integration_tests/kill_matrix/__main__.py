@@ -18,7 +18,7 @@ from pathlib import Path
 
 from integration_tests.kill_matrix.cases import parse
 from integration_tests.kill_matrix.lab import Lab
-from integration_tests.kill_matrix.matrix import Matrix, Tally, watched
+from integration_tests.kill_matrix.matrix import Matrix, MatrixResult, watched
 from integration_tests.kill_matrix.plans import PLANS
 
 
@@ -42,15 +42,15 @@ def main() -> int:
 
 
 def play_case(text: str, root: Path) -> int:
-    """One case, every step of it told; the exit code is 1 if something is wrong with it."""
+    """One case, every step of it printed; the exit code is 1 if something is wrong with it."""
     matrix = Matrix(Lab(root), say=print)
-    tally = watched(matrix, lambda: matrix.play(parse(text)))
-    for case, faults in tally.faults.items():
+    result = watched(matrix, lambda: matrix.play(parse(text)))
+    for case, faults in result.faults.items():
         print(case, *faults, sep="\n  FAULT ")
-    return 1 if tally.faults else 0
+    return 1 if result.faults else 0
 
 
-def play_plan(name: str, root: Path, shard: int, of: int, every: int) -> Tally:
+def play_plan(name: str, root: Path, shard: int, of: int, every: int) -> MatrixResult:
     """A share of a plan."""
     matrix = Matrix(Lab(root))
     gc.freeze()  # what is there now need not be looked at, and copied, in every child

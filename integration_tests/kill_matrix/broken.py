@@ -111,7 +111,7 @@ def _removal_without_seal(view: View, attempt: Attempt, newest: int) -> Removal:
 
 
 def _tell_before_done() -> None:
-    """Readers are told of an epoch before the journal has it as done."""
+    """Readers are shown an epoch before the journal has it as done."""
     finish = Journal.finish
 
     def broken(self: Journal, epoch: int, generation: int) -> None:

@@ -56,16 +56,18 @@ def finished(case: Path, stream: Stream) -> list[str]:
             faults.append(f"not exactly once: {target} shows epochs {epochs} of {stream.epochs}")
     if (committed := len(_names(case / CHECKPOINT / "commits"))) < stream.epochs:
         faults.append(f"commits/ has {committed} of {stream.epochs} epochs")
-    if (told := cut(case)) != stream.epochs - 1:
-        faults.append(f"the watermark file says epoch {told} of {stream.epochs}")
+    if (watermark := cut(case)) != stream.epochs - 1:
+        faults.append(f"the watermark file says epoch {watermark} of {stream.epochs}")
     return faults + _left_over(case, stream) + _unsettled(case, stream)
 
 
-def cut_ahead(case: Path, told: int) -> list[str]:
-    """Whether readers were told of an epoch that is not done. Call it after looking, as `early`."""
+def cut_ahead(case: Path, watermark: int) -> list[str]:
+    """Whether readers were shown an epoch that is not done. Call it after looking, as `early`."""
     names = [*_names(case / JOURNAL), *_names(case / JOURNAL)]  # twice: a listing that overlaps a purge lacks both
     done = max((int(name[1:13]) for name in names if name.startswith("s") or name.endswith(".done.json")), default=-1)
-    return [f"the watermark file says epoch {told}, and the journal has {done} as done"] if told > done else []
+    return (
+        [f"the watermark file says epoch {watermark}, and the journal has {done} as done"] if watermark > done else []
+    )
 
 
 def cut(case: Path) -> int:

@@ -20,7 +20,7 @@ IN_A_BATCH = ("stage", "write", "prepared")
 
 
 @dataclass
-class Tally:
+class MatrixResult:
     """What a worker has done and found."""
 
     kills: Counter[str] = field(default_factory=Counter)  # by point
@@ -32,11 +32,11 @@ class Tally:
 
 
 class Matrix:
-    """Plays cases in a lab and keeps the tally."""
+    """Plays cases in a lab and counts what became of them."""
 
     def __init__(self, lab: Lab, say: Callable[[str], None] | None = None) -> None:
         self.lab = lab
-        self.tally = Tally()
+        self.result = MatrixResult()
         self.names: dict[str, str] = {}  # live case -> the case that it belongs to
         self._say = say
         self._parent = os.getppid()
@@ -66,14 +66,14 @@ class Matrix:
         if ending is not Ending.KILLED:
             self._blame(case, [f"the driver was to be killed at {point} and ended {ending.name}"])
             return False
-        self.tally.kills[point.name] += 1
+        self.result.kills[point.name] += 1
         self._blame(case, checker.frozen(path, case.stream))
         return True
 
     def finish(self, path: Path, case: Case, *, count: bool = False) -> Counter[str]:
         """Start once more, run to the end and judge; the case is over. Counts hits if asked."""
         self._begin(path, case)
-        self.tally.cases += 1
+        self.result.cases += 1
         hits: Counter[str] = Counter()
         if count:
             ending, hits = self.lab.count(path, case.stream, broken=case.broken)
@@ -98,7 +98,7 @@ class Matrix:
         if not self.lab.is_held(first):
             self._blame(case, [f"the first driver never came to {case.holds[0]}: {self.lab.wait(first).name}"])
             return
-        self.tally.holds[case.holds[0].name] += 1
+        self.result.holds[case.holds[0].name] += 1
         second = self.lab.start(path, stream, holds=case.holds[1:], broken=broken)
         if case.holds[1:]:
             held = self.lab.is_held(second)
@@ -129,7 +129,7 @@ class Matrix:
         for kill, driver in drivers:
             ending = self.lab.wait(driver)
             if ending is Ending.KILLED and kill:
-                self.tally.kills["any"] += 1
+                self.result.kills["any"] += 1
             else:
                 self._judge(case, ending)
         self._tell("all have ended", path)
@@ -141,7 +141,7 @@ class Matrix:
 
     def _judge(self, case: Case, ending: Ending, *, must_stop: bool = False) -> None:
         """Whether a driver that may have been overtaken ended as it should."""
-        self.tally.endings[ending.name] += 1
+        self.result.endings[ending.name] += 1
         if ending not in OVERTAKEN and (must_stop or ending is not Ending.DONE):
             self._blame(case, [f"a driver that another had overtaken ended {ending.name}"])
 
@@ -157,19 +157,19 @@ class Matrix:
     def _blame(self, case: Case, faults: list[str]) -> None:
         if faults:
             log = self.lab.log().strip().splitlines()
-            self.tally.faults.setdefault(str(case), []).extend([*faults, *log[-1:]])
+            self.result.faults.setdefault(str(case), []).extend([*faults, *log[-1:]])
         self.lab.forget_log()
 
 
-def watched(matrix: Matrix, play: Callable[[], None]) -> Tally:
-    """The tally after some cases were played under the eyes of a reader."""
+def watched(matrix: Matrix, play: Callable[[], None]) -> MatrixResult:
+    """The result after some cases were played under the eyes of a reader."""
     reader = Reader(matrix.lab.live, matrix.lab.root / "seen")
     reader.start()
     try:
         play()
     finally:
         seen = reader.stop()
-    matrix.tally.looks += seen.looks
+    matrix.result.looks += seen.looks
     for name, fault in dict.fromkeys(seen.faults):
-        matrix.tally.faults.setdefault(matrix.names.get(name, name), []).append(f"seen by the reader: {fault}")
-    return matrix.tally
+        matrix.result.faults.setdefault(matrix.names.get(name, name), []).append(f"seen by the reader: {fault}")
+    return matrix.result

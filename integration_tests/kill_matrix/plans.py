@@ -24,6 +24,7 @@ STEPS_OF_ROLLING = ("roll", "rolled", "roll-seal", "merge", "copy", "join", "kee
 STEPS_OF_OTHER_SINKS = (
     *("marker", "manifest", "cleanup", "table", "log", "rows", "part", "ledger"),
     *STEPS_OF_ROLLING,
+    *steps.OF_KAFKA,
 )
 OF_OTHER_SINKS = tuple(f"{side}-{step}" for step in STEPS_OF_OTHER_SINKS for side in ("before", "after"))
 REACHABLE = tuple(name for name in steps.NAMES if name not in OF_OTHER_SINKS)

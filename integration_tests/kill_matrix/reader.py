@@ -17,7 +17,7 @@ from epochal.testing.processes import fork
 from integration_tests.kill_matrix.cases import Stream
 from integration_tests.kill_matrix.checker import cut, cut_ahead, early, shown
 
-PAUSE = 0.002  # seconds between two rounds: a look costs less, and the drivers need the processor
+PAUSE = 0.01  # seconds between two rounds: a look costs less, and the drivers need the processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,12 @@ class Reader:
             while not select.select([end], [], [], PAUSE)[0]:
                 for name in os.listdir(self._live):
                     case, stream = self._live / name, stream_of(name)
-                    told = cut(case)
+                    watermark = cut(case)
                     seen = shown(case, stream)
-                    faults = [*early(case, stream, seen), *cut_ahead(case, told)]
-                    faults += [f"{t} lacks epochs up to the watermark {told}" for t in seen if told >= len(seen[t])]
+                    faults = [*early(case, stream, seen), *cut_ahead(case, watermark)]
+                    faults += [
+                        f"{t} lacks epochs up to the watermark {watermark}" for t in seen if watermark >= len(seen[t])
+                    ]
                     if case.exists():
                         looks += any(seen.values())
                         for fault in faults:

@@ -103,7 +103,7 @@ def faults(case: Path, *, finished: bool = False) -> Iterator[str]:
 
 
 class Killing:
-    """Kills drivers in copies of one case, and keeps the tally."""
+    """Kills drivers in copies of one case, and counts what became of them."""
 
     def __init__(self, root: Path, every: int) -> None:
         self.kills: Counter[str] = Counter()
@@ -148,8 +148,8 @@ class Killing:
         counts = self._root / "counts"
         counts.write_text("")
         ended = self._run(case, Armed((), str(counts)))
-        told = [] if ended is Ending.DONE else [f"the last driver was to finish and ended {ended.name}"]
-        self._blame(story, [*told, *faults(case, finished=True)])
+        problems = [] if ended is Ending.DONE else [f"the last driver was to finish and ended {ended.name}"]
+        self._blame(story, [*problems, *faults(case, finished=True)])
         shutil.rmtree(case)
         return Counter(counts.read_text().split())
 
@@ -181,9 +181,9 @@ class Killing:
         copy_state(case, copied)
         return copied
 
-    def _blame(self, story: str, told: list[str]) -> None:
-        if told:
-            self.faults.setdefault(story, []).extend(told)
+    def _blame(self, story: str, problems: list[str]) -> None:
+        if problems:
+            self.faults.setdefault(story, []).extend(problems)
 
 
 def _some(hits: int) -> list[int]:

@@ -12,7 +12,7 @@ from integration_tests.kill_matrix.__main__ import play_case
 from integration_tests.kill_matrix.broken import BROKEN
 from integration_tests.kill_matrix.cases import Case, Point, parse
 from integration_tests.kill_matrix.lab import Ending, Lab
-from integration_tests.kill_matrix.matrix import Matrix, Tally
+from integration_tests.kill_matrix.matrix import Matrix, MatrixResult
 from integration_tests.kill_matrix.plans import every_change, met
 from integration_tests.kill_matrix.reader import Reader
 from integration_tests.kill_matrix.workers import report
@@ -46,8 +46,8 @@ def test_a_broken_rule_is_seen_and_the_same_history_without_it_is_not(text: str,
     broken.play(parse(text))
     sound.play(parse(text.partition("/broken:")[0]))
 
-    assert SEEN[text] in _told(broken.tally)
-    assert not sound.tally.faults
+    assert SEEN[text] in _faults_of(broken.result)
+    assert not sound.result.faults
 
 
 @pytest.mark.parametrize("broken", SOMEWHERE)
@@ -55,10 +55,10 @@ def test_a_rule_that_matters_between_two_changes_of_the_disk_is_seen(broken: str
     matrix = Matrix(Lab(tmp_path))
     for point in met(matrix, Case(parse("checkpoint/1/short").stream), every_change):
         matrix.play(Case(parse("checkpoint/1/short").stream, (point,), broken=broken))
-        if matrix.tally.faults:
+        if matrix.result.faults:
             break
 
-    assert SOMEWHERE[broken] in _told(matrix.tally)
+    assert SOMEWHERE[broken] in _faults_of(matrix.result)
 
 
 @pytest.mark.parametrize(("broken", "shown"), [("", [0, 1]), (BY_THREE, [0, 0])])
@@ -107,7 +107,7 @@ def test_a_case_that_is_wrong_says_how_to_see_it_again(tmp_path: Path, capsys: p
     text = "checkpoint/1/fresh/after-write@1/broken:never-abort"
     matrix = Matrix(Lab(tmp_path / "first"))
     matrix.play(parse(text))
-    command = report(matrix.tally).splitlines()[-1]
+    command = report(matrix.result).splitlines()[-1]
     code = play_case(command.split()[-1], tmp_path / "again")
 
     assert command.strip() == f"again: PYTHONPATH=. python -m integration_tests.kill_matrix {text}"
@@ -115,5 +115,5 @@ def test_a_case_that_is_wrong_says_how_to_see_it_again(tmp_path: Path, capsys: p
     assert "FAULT left over" in capsys.readouterr().out
 
 
-def _told(tally: Tally) -> str:
-    return "\n".join(fault for faults in tally.faults.values() for fault in faults)
+def _faults_of(result: MatrixResult) -> str:
+    return "\n".join(fault for faults in result.faults.values() for fault in faults)

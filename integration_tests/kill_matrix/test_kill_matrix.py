@@ -23,30 +23,30 @@ sampled = pytest.mark.parametrize(
 
 @sampled
 def test_a_kill_at_any_failpoint_and_another_in_the_recovery_leave_every_epoch_exactly_once(every: int) -> None:
-    tally = play("failpoint_kills", every)
+    result = play("failpoint_kills", every)
 
-    assert not tally.faults, report(tally)
-    assert set(tally.kills) == set(POINTS), "a failpoint that is never killed at proves nothing"
-    assert sum(tally.kills.values()) >= 2000 // every
-    assert tally.looks > 1000 // every, "the readers saw nothing"
+    assert not result.faults, report(result)
+    assert set(result.kills) == set(POINTS), "a failpoint that is never killed at proves nothing"
+    assert sum(result.kills.values()) >= 2000 // every
+    assert result.looks > 1000 // every, "the readers saw nothing"
 
 
 @sampled
 def test_a_kill_before_any_change_of_the_disk_and_another_in_the_recovery_leave_every_epoch_exactly_once(
     every: int,
 ) -> None:
-    tally = play("change_kills", every)
+    result = play("change_kills", every)
 
-    assert not tally.faults, report(tally)
-    assert tally.kills[CHANGE] >= 1000 // every
+    assert not result.faults, report(result)
+    assert result.kills[CHANGE] >= 1000 // every
 
 
 @sampled
 def test_many_kills_in_a_row_leave_every_epoch_exactly_once(every: int) -> None:
-    tally = play("chains", every)
+    result = play("chains", every)
 
-    assert not tally.faults, report(tally)
-    assert sum(tally.kills.values()) >= 180 // every
+    assert not result.faults, report(result)
+    assert sum(result.kills.values()) >= 180 // every
 
 
 def test_the_failpoints_that_this_matrix_does_not_reach_are_those_of_other_sinks() -> None:

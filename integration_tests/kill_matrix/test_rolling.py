@@ -30,10 +30,10 @@ def test_a_kill_at_any_step_and_another_in_the_recovery_show_every_row_once_and_
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
 
-    assert told["faults"] == {}, done.stderr[-3000:]
-    assert set(told["kills"]) == set(POINTS), "one that is never killed at proves nothing"
-    assert sum(told["kills"].values()) > 600 // every
-    assert sum(told["races"].values()) == 100 // every
-    assert told["races"]["one was overtaken"] > 0
+    assert answer["faults"] == {}, done.stderr[-3000:]
+    assert set(answer["kills"]) == set(POINTS), "one that is never killed at proves nothing"
+    assert sum(answer["kills"].values()) > 600 // every
+    assert sum(answer["races"].values()) == 100 // every
+    assert answer["races"]["one was overtaken"] > 0

@@ -16,25 +16,25 @@ NEEDS_A_PAST = {f"{side}-{step}" for step in ("seal", "abort", "snapshot", "purg
 
 @sampled
 def test_a_driver_held_at_any_step_while_another_runs_to_the_end_harms_nothing_and_stops(every: int) -> None:
-    tally = play("holds", every)
+    result = play("holds", every)
 
-    assert not tally.faults, report(tally)
-    assert set(tally.holds) == set(POINTS)
-    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
+    assert not result.faults, report(result)
+    assert set(result.holds) == set(POINTS)
+    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(result.endings)
 
 
 @sampled
 def test_two_drivers_held_at_any_two_steps_harm_nothing(every: int) -> None:
-    tally = play("pairs", every)
+    result = play("pairs", every)
 
-    assert not tally.faults, report(tally)
-    assert set(tally.holds) == set(POINTS) - NEEDS_A_PAST
-    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(tally.endings)
+    assert not result.faults, report(result)
+    assert set(result.holds) == set(POINTS) - NEEDS_A_PAST
+    assert {"FENCED_OUT", "CONCURRENT_UPDATE"} <= set(result.endings)
 
 
 @sampled
 def test_drivers_that_race_freely_harm_nothing(every: int) -> None:
-    tally = play("races", every)
+    result = play("races", every)
 
-    assert not tally.faults, report(tally)
-    assert {"DONE", "FENCED_OUT"} <= set(tally.endings)
+    assert not result.faults, report(result)
+    assert {"DONE", "FENCED_OUT"} <= set(result.endings)

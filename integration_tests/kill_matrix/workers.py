@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from integration_tests.kill_matrix.matrix import Tally
+from integration_tests.kill_matrix.matrix import MatrixResult
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 
 
-def play(plan: str, every: int = 1) -> Tally:
+def play(plan: str, every: int = 1) -> MatrixResult:
     """Play a plan, or a sample of it, with a worker for each processor; says on stdout what was done."""
     began, used = time.monotonic(), _processor_seconds()
     of = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
     with _room() as room:
         workers = [_start(plan, room / str(shard), shard, of, every) for shard in range(of)]
         ends = [worker.communicate() for worker in workers]
-    whole = Tally()
+    whole = MatrixResult()
     for worker, (out, err) in zip(workers, ends, strict=True):
         if worker.returncode:
             raise RuntimeError(f"a worker of {plan} ended with {worker.returncode}:\n{err}")
@@ -40,10 +40,10 @@ def play(plan: str, every: int = 1) -> Tally:
     return whole
 
 
-def report(tally: Tally, *, most: int = 10) -> str:
+def report(result: MatrixResult, *, most: int = 10) -> str:
     """What is wrong, and how to see it again; empty if nothing is."""
-    lines = [f"{len(tally.faults)} cases are wrong"] if tally.faults else []
-    for case, faults in list(tally.faults.items())[:most]:
+    lines = [f"{len(result.faults)} cases are wrong"] if result.faults else []
+    for case, faults in list(result.faults.items())[:most]:
         lines += [f"{case}", *(f"    {fault}" for fault in faults)]
         lines += [f"    again: PYTHONPATH=. python -m integration_tests.kill_matrix {case}"]
     return "\n".join(lines)
@@ -61,8 +61,8 @@ def _start(plan: str, root: Path, shard: int, of: int, every: int) -> subprocess
     )
 
 
-def _add(whole: Tally, part: dict[str, object]) -> None:
-    found = Tally(**part)  # type: ignore[arg-type]  # what the fields of one were
+def _add(whole: MatrixResult, part: dict[str, object]) -> None:
+    found = MatrixResult(**part)  # type: ignore[arg-type]  # what the fields of one were
     whole.kills += Counter(found.kills)
     whole.holds += Counter(found.holds)
     whole.endings += Counter(found.endings)

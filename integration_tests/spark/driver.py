@@ -34,8 +34,11 @@ from integration_tests.spark.world import ROWS, SCHEMA, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    Sink = epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink
+    Sink = (
+        epochal.RollingFileSink | epochal.DeltaSink | epochal.CassandraSink | epochal.KafkaSink | epochal.PostgresSink
+    )
 
 PLAIN = {"spark.jars": ""}  # without Delta's own code, which appends to plain tables do not need
 
@@ -74,7 +77,9 @@ def main() -> Ending:
         plain = {} if arguments.sinks == "by-delta" else PLAIN
         given = dict(setting.split("=", 1) for setting in arguments.conf)
         conf = {**CHEAP, **SHORT_LIVED, **LOOPBACK, **plain, **given}
-        spark = epochal.session("driver", master=arguments.master, conf=conf, kafka=bool(arguments.kafka))
+        spark = epochal.session(
+            "driver", master=arguments.master, conf=conf, kafka=bool(arguments.kafka), s3=arguments.s3
+        )
         _run(spark, arguments)
     except KeyboardInterrupt:
         return Ending.INTERRUPTED
@@ -94,7 +99,17 @@ def _ending(fault: Exception) -> Ending:
     return Ending.CONCURRENT_UPDATE if "CONCURRENT_STREAM_LOG_UPDATE" in str(fault) else Ending.FAILED
 
 
-def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, digest: bool = False) -> list[Sink]:
+def sinks_of(
+    world: World,
+    which: str,
+    cassandra: str = "",
+    at: str = "",
+    *,
+    digest: bool = False,
+    postgres: str = "",
+    topic: str = "",
+    staging: str = "",
+) -> list[Sink]:
     """The sinks that tests drive: different in everything, so that no step of any goes unseen."""
 
     def place(path: Path) -> str:
@@ -130,8 +145,18 @@ def sinks_of(world: World, which: str, cassandra: str = "", at: str = "", *, dig
         paths = [place(path) for path in (world.first, world.second, world.table)]
         return rolling_sinks(paths, *which.split("-")[1:], digest=digest)
     if which in ("cassandra", "kinds"):
-        rows, totals = cassandra_sinks(cassandra)
+        rows, totals = cassandra_sinks(cassandra, staging)
         return [rows, totals] if which == "cassandra" else [first, table, rows, totals]
+    if which in ("postgres", "all-kinds"):
+        tables = postgres_sinks(postgres)
+        if which == "postgres":
+            return tables
+        return [first, table, *cassandra_sinks(cassandra), *tables, kafka_sink(topic, digest=digest)]
+    if which == "parts":
+        return [kafka_sink(topic, digest=digest, **IN_PARTS)]
+    if which in ("topic", "topics"):
+        messages = kafka_sink(topic, digest=digest)
+        return [messages] if which == "topic" else [first, table, messages]
     if which == "by-delta":
         # Both need Delta's own code: one is merged into, the other has a property that closes the gate to delta-rs.
         merged = epochal.DeltaSink(place(world.second), mode="upsert", keys=["id"], name="merged")
@@ -201,17 +226,60 @@ def in_hours(frame: DataFrame) -> DataFrame:
     return frame.withColumn("at", at).withWatermark("at", "0 seconds")
 
 
-def cassandra_sinks(place: str) -> list[epochal.CassandraSink]:
+def cassandra_sinks(place: str, staging: str = "") -> list[epochal.CassandraSink]:
     """Two tables of the keyspace in HOST:PORT/KEYSPACE: every row, and totals to which every epoch adds."""
-    rows = epochal.CassandraSink(name="rows", **_reached(place, "rows"))
+    rows = epochal.CassandraSink(name="rows", staging=f"{staging}/rows" if staging else None, **_reached(place, "rows"))
     totals = epochal.CassandraSink(
         name="totals",
+        staging=f"{staging}/totals" if staging else None,
         mode="accumulate",
         totals={"id": "sum", "rows": "count", "file": "max"},
         drop=["kind"],
         **_reached(place, "totals"),
     )
     return [rows, totals]
+
+
+def postgres_sinks(place: str) -> list[Sink]:
+    """Two tables of the schema in HOST:PORT/DATABASE/SCHEMA: every row, in one piece, and totals, by a staged table."""
+    endpoint, database, schema = place.split("/")
+    host, _, port = endpoint.rpartition(":")
+    where: dict[str, Any] = {
+        "hosts": [host],
+        "port": int(port),
+        "database": database,
+        "user": "epochal",
+        "ledger_schema": f"{schema}_epochal",
+    }
+    rows = epochal.PostgresSink(f"{schema}.rows", name="pg-rows", **where)
+    totals = epochal.PostgresSink(
+        f"{schema}.totals",
+        name="pg-totals",
+        mode="accumulate",
+        keys=["word"],
+        totals={"id": "sum", "rows": "count", "file": "max"},
+        drop=["kind"],
+        **where,
+    )
+    return [rows, totals]
+
+
+# Two messages are as many as fit into a transaction.
+IN_PARTS: dict[str, Any] = {"transactions": "parts", "lanes": 2, "send_rate": 40}
+
+
+def kafka_sink(place: str, *, digest: bool = False, **options: Any) -> epochal.KafkaSink:
+    """The topic in HOST:PORT/TOPIC, with ids as keys; HOST:PORT/TOPIC/LEDGER for a ledger of its own."""
+    server, topic, *ledger = place.split("/")
+    options |= {"ledger_topic": ledger[0]} if ledger else {}
+    return epochal.KafkaSink(
+        topic,
+        bootstrap_servers=[server],
+        key="CAST(id AS STRING)",
+        transaction_timeout="20 s",
+        digest=digest,
+        **options,
+    )
 
 
 def _reached(place: str, table: str) -> dict[str, Any]:
@@ -222,9 +290,23 @@ def _reached(place: str, table: str) -> dict[str, Any]:
 
 def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     world = World(Path(arguments.root))
-    sinks = sinks_of(world, arguments.sinks, arguments.cassandra, arguments.at, digest=arguments.digest)
+    sinks = sinks_of(
+        world,
+        arguments.sinks,
+        arguments.cassandra,
+        arguments.targets or arguments.at,
+        digest=arguments.digest,
+        postgres=arguments.postgres,
+        topic=arguments.topic,
+        staging=arguments.staging,
+    )
     checkpoint = f"{arguments.at}/checkpoint" if arguments.at else str(world.checkpoint)
-    writer = epochal.EpochWriter(*sinks, commit=arguments.commit, takeover_timeout=arguments.takeover_timeout)
+    writer = epochal.EpochWriter(
+        *sinks,
+        commit=arguments.commit,
+        journal=arguments.journal or None,
+        takeover_timeout=arguments.takeover_timeout,
+    )
     if arguments.kafka:
         frame = topics.stream(spark, arguments.kafka, per_trigger=arguments.offsets_per_trigger)
     else:
@@ -232,6 +314,8 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
         frame = files.parquet(f"file:{world.source}")
     if arguments.sinks == "hours":
         frame = in_hours(frame)
+    if arguments.sinks == "parts":
+        frame = frame.repartition(2)  # two staged files, and so two lanes
     if arguments.slow_gate:
         frame = _slowed(frame, arguments.slow_gate)
     stream = frame.writeStream.option("checkpointLocation", checkpoint)
@@ -250,12 +334,22 @@ def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
     elif arguments.plain:
         stream.foreachBatch(writer).start().awaitTermination()
     else:
-        query = writer.start(stream)
+        query = writer.start(stream) if not arguments.standby else _stand_by(writer, stream, arguments)
+        if query is None:
+            return
         if arguments.wait_elsewhere:
             wait_until(lambda: not os.path.exists(arguments.wait_elsewhere), "the gate to be opened")
         query.awaitTermination()
     if arguments.stop_session:
         spark.stop()
+
+
+def _stand_by(
+    writer: epochal.EpochWriter, stream: DataStreamWriter, arguments: argparse.Namespace
+) -> epochal.EpochQuery | None:
+    return epochal.standby(
+        writer, stream, zookeeper=arguments.zookeeper or None, when_ended="leave", warm=not arguments.unwarmed
+    )
 
 
 def _stop_at(gate: Path) -> None:
@@ -289,6 +383,7 @@ def _compact_often() -> None:
     """Compaction each few epochs instead of each few dozen."""
     Coordinator.__init__ = partialmethod(Coordinator.__init__, retain=2)  # type: ignore[assignment,method-assign]
     Journal.compact = partialmethod(Journal.compact, slack=2)  # type: ignore[assignment,method-assign]
+    Journal.plan = partialmethod(Journal.plan, slack=2)  # type: ignore[assignment,method-assign]
 
 
 def _hear_nothing() -> None:
@@ -306,10 +401,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
     parser.add_argument(
-        "--sinks", default="2", help="1, 2, json, delta, all, by-delta, cassandra, kinds, letters, hours, rolling-.."
+        "--sinks",
+        default="2",
+        help="1, 2, json, delta, all, by-delta, cassandra, kinds, postgres, all-kinds, letters, topic, topics, parts, "
+        "hours, rolling-..",
     )
     parser.add_argument("--cassandra", default="", help="HOST:PORT/KEYSPACE, with the tables rows and totals, or kinds")
+    parser.add_argument("--postgres", default="", help="HOST:PORT/DATABASE/SCHEMA, with the tables rows and totals")
+    parser.add_argument("--topic", default="", help="HOST:PORT/TOPIC to write to")
     parser.add_argument("--at", default="", help="a URI for checkpoint and targets, instead of ROOT")
+    parser.add_argument("--targets", default="", help="a URI for the targets alone")
+    parser.add_argument("--staging", default="", help="a URI for the staged rows of Cassandra")
+    parser.add_argument("--journal", default="", help="a URI for the journal")
+    parser.add_argument("--s3", action="store_true", help="a session that reaches S3")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
     parser.add_argument("--log", default="", help="a file for the log, for tests that watch it")
     parser.add_argument("--master", default="local[2]")
@@ -319,6 +423,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--endless", action="store_true", help="wait for more when all is read")
     parser.add_argument("--every", default="", help="the same with a trigger of this processing time")
     parser.add_argument("--takeover-timeout", type=float, default=0.0, help="seconds to wait for a driver before it")
+    parser.add_argument("--standby", action="store_true", help="wait until it is this one's turn")
+    parser.add_argument("--unwarmed", action="store_true", help="with --standby: without a throw-away query")
+    parser.add_argument("--zookeeper", default="", help="with --standby: HOST:PORT, keep the lease there")
     parser.add_argument("--unaware", action="store_true", help="see a newer driver only in a batch, as one that stalls")
     parser.add_argument("--plain", action="store_true", help="foreachBatch(writer) without writer.start")
     parser.add_argument("--stop-session", action="store_true", help="stop Spark before the interpreter ends")

@@ -7,6 +7,7 @@ about it does not fit, so a stale one costs time and nothing else.
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from pathlib import Path
 
@@ -36,7 +37,7 @@ LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", QUICK),  # in a driver: as its own JVM
 }
 
 

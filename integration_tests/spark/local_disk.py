@@ -87,8 +87,8 @@ class Disk:
     def status(self, path: Path) -> object:
         """What is known of a file, and of a link itself."""
         link = self.fs.getFileLinkStatus(self.path(path))
-        told = [link.isSymlink(), Path(str(link.getSymlink().toUri().getPath())).name if link.isSymlink() else None]
-        return [told, self._facts(self.fs.getFileStatus(self.path(path)), path)]
+        answer = [link.isSymlink(), Path(str(link.getSymlink().toUri().getPath())).name if link.isSymlink() else None]
+        return [answer, self._facts(self.fs.getFileStatus(self.path(path)), path)]
 
     def _facts(self, status: Any, path: Path) -> tuple[object, ...]:
         place = Path(str(status.getPath().toUri().getPath()))

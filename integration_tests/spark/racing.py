@@ -2,7 +2,7 @@
 
     python -m integration_tests.spark.racing HOME NAME OTHER RACES on|off
 
-By Spark's own log of offsets. At the end ``HOME/NAME.json`` has the numbers that this one was told it had written.
+By Spark's own log of offsets. At the end ``HOME/NAME.json`` has the numbers that this one was answer it had written.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from integration_tests.spark.checks import early, rows_in, visible_files
 from integration_tests.spark.waiting import leisurely
 from integration_tests.spark.world import Row, World
 
+REST = 6  # times as long as a look: drivers are seen for minutes
+
 
 def early_files(world: World, rows: set[Row]) -> list[int]:
     """Files of the source of which rows were seen too early."""
@@ -29,7 +31,7 @@ def main(world: World, stop: Path, too_early: Callable[[World, set[Row]], Sequen
     looks, faults = 0, []
     known: set[Path] = set()
     while not stop.exists():
-        with leisurely():
+        with leisurely(REST):
             for target in world.targets:
                 fresh = [file for file in visible_files(target) if file not in known]
                 known.update(fresh)

@@ -204,7 +204,7 @@ def test_a_torn_piece_stops_the_query_before_anything_is_built_on_it(spark: Spar
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "answer"),
     [
         (["map(id, word) AS pairs"], {}, "Unexpected type MapType"),
         (["id AS `a b`"], {}, "cannot save the column `a b`"),
@@ -214,11 +214,11 @@ def test_a_torn_piece_stops_the_query_before_anything_is_built_on_it(spark: Spar
     ],
 )
 def test_a_frame_that_avro_cannot_hold_is_refused_with_the_column_and_without_the_value(
-    spark: SparkSession, world: World, columns: list[str], options: dict[str, str], told: str
+    spark: SparkSession, world: World, columns: list[str], options: dict[str, str], answer: str
 ) -> None:
     world.feed(1)
 
-    with pytest.raises(BadRows, match=told) as caught:
+    with pytest.raises(BadRows, match=answer) as caught:
         write(world, stream(spark, world).selectExpr(*columns), options=options)
     assert "huge" not in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 2

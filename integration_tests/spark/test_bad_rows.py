@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    ("options", "columns", "told"),
+    ("options", "columns", "answer"),
     [
         ({"bucket_by": ["kin"]}, ["*"], "'kin' is not in the frame, which has id, file, kind, word"),
         ({"bucket_by": [TimeBucket("kind")]}, ["*"], "'kind' is string: a time bucket needs a timestamp"),
@@ -39,12 +39,12 @@ pytestmark = pytest.mark.spark
     ],
 )
 def test_a_frame_that_the_sink_cannot_write_is_refused(
-    spark: SparkSession, world: World, options: dict[str, Any], columns: list[str], told: str
+    spark: SparkSession, world: World, options: dict[str, Any], columns: list[str], answer: str
 ) -> None:
     world.feed(1)
     frame = stream(spark, world).selectExpr(*columns)
 
-    with pytest.raises(BadRows, match=told):
+    with pytest.raises(BadRows, match=answer):
         EpochWriter(archive(world, **options)).start(to_checkpoint(frame, world))
     assert not world.first.exists()
     assert not world.checkpoint.exists(), "the query was not even started"
@@ -57,10 +57,10 @@ def test_all_sinks_say_what_they_have_against_a_frame_at_once(spark: SparkSessio
         RollingFileSink(str(world.second), name="second", format="text"),
         DeltaSink(str(world.table), mode="upsert", keys=["idd"], order_by=["fil"], drop=["op"], delete_when="op = 'D'"),
     ]
-    with pytest.raises(BadRows, match="Nothing was written") as told:
+    with pytest.raises(BadRows, match="Nothing was written") as raised:
         EpochWriter(*sinks).start(to_checkpoint(stream(spark, world), world))
 
-    lines = str(told.value).splitlines()[1:]
+    lines = str(raised.value).splitlines()[1:]
     assert [line.split("'")[1] for line in lines] == ["files", "files", "second", "delta", "delta", "delta", "delta"]
     assert "keys: 'idd' is not in the frame, which has id, file, kind, word; did you mean 'id'?" in lines[3]
     assert "order_by: 'fil' is not in the frame, which has id, file, kind, word; did you mean 'file'?" in lines[4]
@@ -141,10 +141,10 @@ def test_a_frame_that_gives_the_second_sink_other_rows_is_refused(spark: SparkSe
     sinks = [archive(world), RollingFileSink(str(world.second), name="second")]
     query = EpochWriter(*sinks, cache=False).start(to_checkpoint(fickle(spark, world), world))
 
-    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)") as told:
+    with pytest.raises(BadRows, match=r"different numbers of rows \(files 6, second 0\)") as raised:
         query.awaitTermination()
-    assert isinstance(told.value.__cause__, StreamingQueryException)
-    assert query.exception() is told.value
+    assert isinstance(raised.value.__cause__, StreamingQueryException)
+    assert query.exception() is raised.value
     assert visible_files(world.first) + visible_files(world.second) == []
     assert leftovers(world.first) + leftovers(world.second) == []
 

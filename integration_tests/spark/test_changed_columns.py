@@ -11,10 +11,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import epochal
-from epochal import BadRows, DeltaSink, EpochWriter, Rolling, RollingFileSink
+from epochal import BadRows, DeltaSink, EpochWriter, ForeignTarget, Rolling, RollingFileSink
 from epochal.sinks.files.columns import FileColumns
 from epochal.sinks.files.formats.joining import source_of
-from integration_tests.spark.queries import stream, to_checkpoint, tree
+from integration_tests.spark.queries import archive, stream, to_checkpoint, tree
 from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
@@ -143,15 +143,15 @@ def test_a_changed_type_is_refused_before_anything_is_written_in_all_sinks_at_on
 
     with pytest.raises(BadRows) as refused:
         writer().start(to_checkpoint(query(spark, world, TEXT), world))
-    told = str(refused.value)
+    answer = str(refused.value)
     for name, format_, place in (("archive", "parquet", world.first), ("lines", "json", world.second)):
-        assert f"sink {name!r}: its columns do not fit the {format_} files in {place}: " in told
-    assert told.count("amount: string, was int (of stream ") == 2  # what is only open counts too
-    assert "sink 'lake': amount: string in the frame, int in the table" in told
+        assert f"sink {name!r}: its columns do not fit the {format_} files in {place}: " in answer
+    assert answer.count("amount: string, was int (of stream ") == 2  # what is only open counts too
+    assert "sink 'lake': amount: string in the frame, int in the table" in answer
     assert tree(world.root) == before
 
     other = World(world.root / "other")
-    with pytest.raises(BadRows, match="refused for 2 reasons") as foreign:
+    with pytest.raises(BadRows, match="refused for 4 reasons") as foreign:
         writer().start(to_checkpoint(query(spark, world, TEXT), other))
     assert str(foreign.value).count("amount: string, was int") == 2  # and what can be adopted
     assert "adopt='" in str(foreign.value)
@@ -183,3 +183,51 @@ def test_a_change_that_is_allowed_goes_on_and_later_starts_are_held_to_it(spark:
         )
     assert found.count() == 6  # the part of the first start was closed: no file has both
     assert [field.dataType.simpleString() for field in spark.read.parquet(str(world.first)).schema] == ["bigint", "int"]
+
+
+@pytest.mark.parametrize("capitals_count", [True, False])
+def test_columns_that_differ_in_capitals_alone_restart_where_the_session_tells_them_apart(
+    spark: SparkSession, world: World, capitals_count: bool
+) -> None:
+    columns = "file AS a, word AS A" if capitals_count else "file AS a"
+    spark.conf.set("spark.sql.caseSensitive", str(capitals_count).lower())
+    try:
+        for files in (1, 2):
+            world.feed(files)
+            frame = query(spark, world, f"SELECT id, {columns} FROM source")
+            EpochWriter(archive(world)).start(to_checkpoint(frame, world)).awaitTermination()
+        rows = [row.asDict() for row in spark.read.parquet(str(world.first)).collect()]
+        world.feed(3)
+        other = query(spark, world, "SELECT id, word AS A FROM source")
+        if capitals_count:
+            EpochWriter(archive(world)).start(to_checkpoint(other, world)).awaitTermination()
+        else:
+            with pytest.raises(BadRows, match="A: was spelled a"):
+                EpochWriter(archive(world)).start(to_checkpoint(other, world))
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+    assert sorted(row["id"] for row in rows) == list(range(12))
+    assert {tuple(row) for row in rows} == {("id", "a", "A") if capitals_count else ("id", "a")}
+
+
+def test_two_streams_on_one_target_never_bring_two_types_of_a_column(spark: SparkSession, world: World) -> None:
+    other = World(world.root / "other")
+    plain, more_int, more_text = "", ", cast(file AS int) AS more", ", word AS more"
+
+    def start(one: World, files: int, columns: str, **options: Any) -> None:
+        one.feed(files)
+        frame = query(spark, one, f"SELECT id{columns} FROM source")
+        EpochWriter(archive(world), **options).start(to_checkpoint(frame, one)).awaitTermination()
+
+    start(world, 1, plain)
+    with pytest.raises(ForeignTarget) as foreign:
+        start(other, 1, plain)
+    start(other, 1, plain, new=[token for option, token in foreign.value.offers if option == "new"])
+    start(world, 1, more_int)  # there is no new epoch: it has not written the column
+
+    with pytest.raises(BadRows, match=r"more: string, was int .* has written none yet"):
+        start(other, 2, more_text)
+    start(other, 2, more_int)
+    start(world, 2, more_int)
+    assert spark.read.schema("id long, more int").parquet(str(world.first)).count() == 24

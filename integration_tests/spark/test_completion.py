@@ -104,7 +104,8 @@ def test_kills_around_every_step_leave_no_marker_before_its_rows(
         check_parts_after_a_kill(world)
         check_markers(world)
 
-    files = killed_at_each(drivers, world, chain, ("--small-journal", "--sinks", "hours"), check, ahead=8)
+    arguments = ("--small-journal", "--sinks", "hours")
+    files = killed_at_each(drivers, world, chain, arguments, check, ahead=8, rest=())  # an hour is an epoch
     apart = set(Counter(planned(world).values()).values()) == {1}
     publish_what_is_open(str(world.checkpoint))
 

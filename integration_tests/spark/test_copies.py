@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from epochal import DeltaSink, EpochalError, EpochQuery, EpochWriter, Refused, Rewound, RollingFileSink, TwoJournals
 from epochal.cli import main
+from epochal.spark_plugins.moving.taking import take
 from integration_tests.spark.checks import check_at_the_end, visible_rows
 from integration_tests.spark.children import Child, Children
 from integration_tests.spark.driver import Ending, sinks_of
@@ -44,12 +45,19 @@ class Copied(World):
 
 def copied(world: World) -> World:
     """A copy of the world's checkpoint."""
-    copy = Copied(world.root / "copy", world)
+    copy = linked(world, "copy")
     shutil.copytree(world.checkpoint, copy.checkpoint)
+    return copy
+
+
+def linked(world: World, name: str) -> Copied:
+    """A place for another checkpoint on the world's source and targets."""
+    other = Copied(world.root / name, world)
+    other.root.mkdir()
     for path in (world.first, world.second, world.table):
         if path.exists():
-            (copy.root / path.name).symlink_to(path)
-    return copy
+            (other.root / path.name).symlink_to(path)
+    return other
 
 
 def stalled_in_its_second_epoch(drivers: Children, world: World) -> Child:
@@ -121,6 +129,35 @@ def test_a_copy_that_takes_over_stops_the_original_and_every_row_is_there_once(
     assert original.ending is Ending.FAILED, original.output
     assert "TwoJournals" in original.output
     assert "adopt" in again  # either may go on, but never both
+    assert [visible_rows(target) for target in world.targets] == [all_rows(4)] * 3
+
+
+@pytest.mark.parametrize(
+    ("point", "hit"),
+    [
+        ("before-prepared", 2),
+        pytest.param("after-prepared", 2, marks=pytest.mark.matrix),
+        pytest.param("after-stage", 4, marks=pytest.mark.matrix),  # the first of three sinks, in the second epoch
+    ],
+)
+def test_a_driver_that_stalls_while_its_stream_is_restored_elsewhere_shows_nothing_when_it_wakes_up(
+    spark: SparkSession, drivers: Children, world: World, point: str, hit: int
+) -> None:
+    world.feed(3)
+    gate = world.root / "gate"
+    stalled = drivers.start(world.root, "--sinks", "all", points=f"{point}=pause:{gate}@{hit}")
+    stalled.wait_for(gate)
+    manifest = take(str(world.checkpoint), str(world.root / "backups"))
+    moved = linked(world, "moved")
+    savepoint = str(world.root / "backups" / manifest.name)
+    assert main(["restore", savepoint, str(moved.checkpoint), "--wait", "1"]) == 0
+    world.feed(4)
+    run(spark, moved, *sinks_of(moved, "all"))
+    gate.unlink()
+    original = stalled.wait()
+
+    assert manifest.epoch == 0
+    assert original.ending is Ending.FENCED_OUT, original.output
     assert [visible_rows(target) for target in world.targets] == [all_rows(4)] * 3
 
 

@@ -37,7 +37,9 @@ def test_foreach_batch_alone_settles_at_the_end_of_the_interpreter(drivers: Chil
     check_at_the_end(world, files=2)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--stop-session"], ["--plain", "--stop-session"]])
+@pytest.mark.parametrize(
+    "arguments", [[], pytest.param(["--stop-session"], marks=pytest.mark.matrix), ["--plain", "--stop-session"]]
+)
 def test_a_driver_that_ends_well_says_nothing_alarming(drivers: Children, world: World, arguments: list[str]) -> None:
     world.feed(2)
     ended = drivers.run(world.root, *arguments)

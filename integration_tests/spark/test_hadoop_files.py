@@ -11,6 +11,7 @@ import pytest
 
 from epochal import EpochWriter, RollingFileSink, published
 from epochal.sinks.storage.hadoop import HadoopFiles, resolve
+from epochal.sinks.storage.sink_files import lines_in
 from epochal.txn.files import Entry, LocalFiles, join
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.queries import stream
@@ -96,6 +97,26 @@ def test_folders_are_listed_and_walked_in_order(hadoop: HadoopFiles, home: str) 
         Entry("b/2", 3, False),
         Entry("c/d/e", 5, False),
     ]
+
+
+def test_many_folders_are_walked_side_by_side_and_what_is_in_each_is_found(hadoop: HadoopFiles, home: str) -> None:
+    folder = join(home, "folder")
+    names = [f"bucket=%3A{number:02d}/{'deep/' * (number % 3)}part" for number in range(30)]
+    hadoop.create_all([(join(folder, name), name.encode()) for name in names], durable=False)
+
+    found = list(hadoop.walk(folder))
+    assert found == [Entry(name, len(name), False) for name in names]
+
+
+def test_lines_are_counted_as_spark_counts_them(spark: SparkSession, hadoop: HadoopFiles, home: str) -> None:
+    texts = [b"", b"a", b"a\n", b"\n", b"a\r\n\nb", b"x" * 100_000 + b"\n" + b"y" * 100_000]
+    paths = [join(home, "lines", str(number)) for number in range(len(texts))]
+    hadoop.create_all(list(zip(paths, texts, strict=True)))
+
+    counted = [spark.read.option("lineSep", "\n").text(path).count() for path in paths]
+    assert list(hadoop.line_counts(paths)) == [lines_in(text) for text in texts] == counted == [0, 1, 1, 1, 3, 2]
+    with pytest.raises(FileNotFoundError):
+        hadoop.line_counts([join(home, "lines", "none")])
 
 
 def test_delete_takes_files_and_whole_folders_and_minds_nothing_missing(hadoop: HadoopFiles, home: str) -> None:

@@ -14,7 +14,7 @@ from integration_tests import steps
 from integration_tests.spark.checks import check_after_a_kill, check_at_the_end
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
-from integration_tests.spark.test_kill_chain import OF_CASSANDRA, OF_ROLLING
+from integration_tests.spark.test_kill_chain import OF_CASSANDRA, OF_KAFKA, OF_ROLLING, OF_STATE
 from integration_tests.spark.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
@@ -38,7 +38,7 @@ CASES = [
     (name, commit, sinks)
     for name, commit, sinks in product(steps.NAMES, ("checkpoint", "eager"), ("1", "2", "delta", "all"))
     if not (name.endswith(OF_FILES) and sinks == "delta") and not (name.endswith(OF_DELTA) and sinks in "12")
-    if name not in (*OF_CASSANDRA, *OF_ROLLING)
+    if name not in (*OF_CASSANDRA, *OF_KAFKA, *OF_ROLLING, *OF_STATE)
 ]
 
 

@@ -41,17 +41,17 @@ def outcome(operation: Operation, disk: Disk, folder: Path) -> list[object]:
     (folder / "nowhere").symlink_to("missing")
     (folder / "to-full").symlink_to("full")
     try:
-        told = operation(disk, folder)
+        answer = operation(disk, folder)
     except Py4JJavaError as fault:
-        told = fault.java_exception.getClass().getName()
+        answer = fault.java_exception.getClass().getName()
     except PySparkException as fault:  # which Spark knows as one of its own
-        told = type(fault).__name__
+        answer = type(fault).__name__
     left = []
     for path in sorted(folder.rglob("*")):
         mode = stat.S_IMODE(path.lstat().st_mode)
         content = path.read_bytes() if path.is_file() else None
         left.append((str(path.relative_to(folder)), oct(mode), path.is_symlink(), content))
-    return [told, *left]
+    return [answer, *left]
 
 
 def rename(source: str, target: str, *, overwrite: bool = False) -> Operation:

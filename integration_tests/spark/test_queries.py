@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,9 +166,11 @@ def test_places_that_cannot_be_written_are_told_with_what_to_do(spark: SparkSess
         (EpochWriter(RollingFileSink("/proc/nope", name="c")), "sink 'c': its target cannot be reached: .*/proc/nope"),
         (EpochWriter(archive(world), journal=file), "the journal cannot be reached: .*file.* journal="),
     ]
-    for writer, told in cases:
-        with pytest.raises(Refused, match=told):
+    for writer, answer in cases:
+        with pytest.raises(Refused, match=answer) as refused:
             writer.start(to_checkpoint(stream(spark, world), world))
+        trace = traceback.format_exception(refused.value)
+        assert len("".join(trace).splitlines()) < 30, "the error is hard to find in its trace"
     elsewhere = stream(spark, world).writeStream.option("checkpointLocation", "/proc/nope")
     with pytest.raises(Refused, match=r"mkdir of .*/proc/nope failed.* checkpointLocation"):
         EpochWriter(archive(world)).start(elsewhere)

@@ -57,7 +57,10 @@ ELSEWHERE = (
     *("after-decided@2", "before-roll-seal", "after-roll-seal", "after-snapshot", "after-purge"),
     *("after-write@2", "after-copy@3", "before-manifest@3", "before-cleanup@2", "after-cleanup@2"),
 )
-CHAIN = tuple(point for point in LONG_CHAIN if point not in ELSEWHERE)
+# In the thread that folds, while epochs go on: after each of its steps, which is before the next one.
+IN_THE_FOLDING = ("after-segment", "after-segment-merge", "after-state", "after-snapshot", "before-purge@2")
+# By default where the most is half done: segments are merged, and the state does not name the new one.
+CHAIN = (*(point for point in LONG_CHAIN if point not in ELSEWHERE), "after-segment-merge")
 # Between epochs, with nothing left to read: each run adds two epochs, waits until its parts have been idle, and dies.
 LONG_IDLE_CHAIN = (
     "before-roll",
@@ -69,7 +72,7 @@ LONG_IDLE_CHAIN = (
     "before-rolled",
     "after-rolled",
 )
-IDLE_CHAIN = ("after-roll", "after-copy", "before-manifest@7")
+IDLE_CHAIN = ("after-copy",)
 # What makes one file of pieces on local disks.
 CLOSING = {"json": "copy", "csv": "copy", "avro": "copy", "parquet": "merge", "orc": "merge"}
 ON_HDFS = ("before-join", "after-join")  # integration_tests/hdfs/test_rolling.py
@@ -84,7 +87,11 @@ def test_the_chains_have_every_failpoint_of_rolling() -> None:
 
 @pytest.mark.parametrize(
     ("chain", "formats"),
-    [(CHAIN, ALL), *(pytest.param(LONG_CHAIN, f, marks=pytest.mark.matrix) for f in (ALL, GROUPS, "avro"))],
+    [
+        (CHAIN, ALL),
+        pytest.param((*LONG_CHAIN, *IN_THE_FOLDING), ALL, marks=pytest.mark.matrix),
+        *(pytest.param(LONG_CHAIN, f, marks=pytest.mark.matrix) for f in (GROUPS, "avro")),
+    ],
     ids=["short", "long", "row groups, long", "avro, long"],
 )
 def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from epochal import Rolling, RollingFileSink
-from epochal.testing.contract import ParticipantContract, RollsContract
+from epochal.testing.contract import ConnectContract, ParticipantContract, PastContract, RollsContract
 from epochal.txn.model import Json
+from epochal.txn.past import HasPast, SinkAt
 from integration_tests.spark.checks import visible_files
 
 if TYPE_CHECKING:
@@ -63,6 +64,31 @@ class TestHadoopFiles(FilesContract):
     @pytest.fixture(autouse=True)
     def _store_in_a_view(self, _empty_store: None, view: str) -> None:
         self.path = f"{view}/target"
+
+
+class TestFilesAtAnEpoch(FilesUnderTest, PastContract[Any]):
+    """Files are read by the manifest, as an earlier epoch left it."""
+
+    @pytest.fixture(autouse=True, params=["bare", pytest.param("wrapped", marks=pytest.mark.matrix)])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        self.wrapped = request.param == "wrapped"
+
+    def participant(self) -> RollingFileSink:
+        return RollingFileSink(self.path, format="json")
+
+    def read(self, past: HasPast, at: SinkAt, pin: Mapping[str, Json]) -> list[int]:
+        return [row.number for row in past.read_at(self.spark, at, pin).collect()]
+
+
+class TestFilesThatAreSent(FilesUnderTest, ConnectContract[Any]):
+    """What goes to the process of a Spark Connect server."""
+
+    @pytest.fixture(autouse=True, params=["bare", pytest.param("wrapped", marks=pytest.mark.matrix)])
+    def _each_way(self, request: pytest.FixtureRequest) -> None:
+        self.wrapped = request.param == "wrapped"
+
+    def participant(self) -> RollingFileSink:
+        return RollingFileSink(self.path, format="json")
 
 
 class TestRollingFiles(FilesUnderTest, RollsContract[Any]):

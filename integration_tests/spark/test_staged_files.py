@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from epochal import DeltaSink, Refused, Rolling, RollingFileSink
 from epochal.sinks.delta.options import Mode
 from epochal.sinks.files.options import Format
+from epochal.sinks.spark import write_counts
 from epochal.txn.model import Attempt
 from integration_tests.spark.checks import visible_files
 from integration_tests.spark.epochs import LINEAGE, stage_frame
@@ -143,6 +144,42 @@ def test_an_epoch_without_rows_has_no_files(
 
     assert found.rows == 0
     assert visible_files(tmp_path) == []
+
+
+def test_a_task_that_goes_on_after_its_job_finds_nothing_to_replace(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Path] = []  # the folders that Spark's tasks were told to write to
+    let_write = write_counts.written
+
+    def noted(frame: DataFrame, folder: str, *others: Any) -> write_counts.Written:
+        given.append(Path(folder.removeprefix("file:")))
+        return let_write(frame, folder, *others)
+
+    def replace_and_remove() -> None:
+        """What a late task does there: it replaces one file, and removes another before it finds its own gone."""
+        first, second, *_ = (given[0] / file.name for file in staged(tmp_path))
+        first.parent.mkdir(exist_ok=True)
+        first.write_text("late\n")
+        second.unlink(missing_ok=True)
+
+    monkeypatch.setattr(write_counts, "written", noted)
+    meddling(monkeypatch, replace_and_remove)
+    sink = RollingFileSink(str(tmp_path), format="json")
+    found = stage_frame(sink, ATTEMPT, two_files(spark))
+    sink.commit(ATTEMPT, found.handle)
+
+    assert found.rows == spark.read.json(str(tmp_path)).count() == 100
+    assert not (tmp_path / "_epochal" / "staged" / LINEAGE / ATTEMPT.key).exists()
+
+
+def test_an_epoch_that_is_staged_again_has_the_rows_of_the_last_try(spark: SparkSession, tmp_path: Path) -> None:
+    sink = RollingFileSink(str(tmp_path), format="json")
+    stage_frame(sink, ATTEMPT, two_files(spark).where("id < 50"))
+    found = stage_frame(sink, ATTEMPT, two_files(spark))
+    sink.commit(ATTEMPT, found.handle)
+
+    assert spark.read.json(str(tmp_path)).count() == 100
 
 
 @pytest.mark.parametrize("kind", ["files", "marked", "rolled", "delta"])

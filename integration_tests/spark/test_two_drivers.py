@@ -28,7 +28,8 @@ FILES = 3
     [
         # In the second epoch: nothing is staged yet. Held at each step, two drivers meet in the matrix without Spark.
         pytest.param("before-write@3", "generation 2 has taken over", "true", marks=pytest.mark.matrix),
-        ("after-stage@4", "its attempt was sealed", "true"),  # all of it is staged
+        # All of it is staged: by default so in objects/test_files.py.
+        pytest.param("after-stage@4", "its attempt was sealed", "true", marks=pytest.mark.matrix),
         ("after-prepared@2", "generation 2 has taken over", "false"),  # with Hadoop's own file system
     ],
 )

@@ -121,6 +121,9 @@ def test_real_time_mode_is_refused_by_name_even_if_spark_lets_it_pass(spark: Spa
 @pytest.fixture
 def settings(spark: SparkSession) -> Iterator[dict[str, str]]:
     """Settings of the session; what a test puts here is set when it calls `apply` and gone afterwards."""
+    for key in dict(spark.conf.getAll):
+        if key.startswith("spark.epochal.orders."):  # an example's, which has run in this session
+            spark.conf.unset(key)
     given: dict[str, str] = {}
     yield given
     for key in given:
@@ -169,11 +172,11 @@ def test_all_that_is_wrong_with_settings_comes_at_once(spark: SparkSession, sett
     with pytest.raises(OptionError) as error:
         EpochWriter.from_conf(spark, "orders")
 
-    told = str(error.value)
-    assert len(error.value.faults) == 5, told
+    answer = str(error.value)
+    assert len(error.value.faults) == 5, answer
     near = [f"did you mean '{name}'?" for name in ("commit", "path", "parquet", "files")]
     for part in (*near, "archive.path: missing"):
-        assert part in told
+        assert part in answer
 
 
 def test_sinks_that_share_a_target_are_told_apart_by_their_names(spark: SparkSession, world: World) -> None:

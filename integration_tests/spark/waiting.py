@@ -9,14 +9,16 @@ from contextlib import contextmanager
 
 DEADLINE = 240.0  # seconds; far more than anything needs on a machine that has nothing else to do
 REST = 2  # times as long as a look
+LONGEST_REST = 0.5  # seconds, of those who wait
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
-    """Return as soon as the condition holds; AssertionError if it never does."""
-    start = time.monotonic()
+    """Return once the condition holds, soon if a look takes long; AssertionError if it never does."""
+    start = looked = time.monotonic()
     while not condition():
         assert is_early(start, deadline), f"waited {time.monotonic() - start:.0f} s in vain: {what}"
-        time.sleep(0.01)
+        time.sleep(min(LONGEST_REST, _rest(looked, REST)))
+        looked = time.monotonic()
 
 
 def is_early(start: float, deadline: float = DEADLINE) -> bool:
@@ -29,8 +31,12 @@ def is_early(start: float, deadline: float = DEADLINE) -> bool:
 
 
 @contextmanager
-def leisurely() -> Iterator[None]:
+def leisurely(times: int = REST) -> Iterator[None]:
     """Rest for some time after a look, the longer the more it took: those who are looked at need the processors."""
     began = time.monotonic()
     yield
-    time.sleep(max(0.01, REST * (time.monotonic() - began)))
+    time.sleep(_rest(began, times))
+
+
+def _rest(began: float, times: int) -> float:
+    return max(0.01, times * (time.monotonic() - began))

@@ -1,6 +1,7 @@
-"""A sink of another package, `examples/sqlite-sink`: its wheel is built and installed as a user would install it.
+"""A sink of another package, as `epochal new-sink` writes it: its wheel is built and installed as by a user.
 
-It is found by its entry point, passes the contract suite, recovers from a kill, and a wrong one fails the suite.
+It is found by its entry point, passes the contract suite, recovers from a kill, and a wrong one fails the suite. But
+for its name it is `examples/sqlite-sink`: tests/cli/test_new_sink.py.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -22,18 +22,28 @@ from xml.etree import ElementTree
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from epochal.cli.new_sink import renamed
+
 ROOT = Path(__file__).parent.parent.parent
-PACKAGE = ROOT / "examples" / "sqlite-sink"
+NAME = "order-book"
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java_options")]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the package."""
+    folder = tmp_path_factory.mktemp("new") / f"epochal-{NAME}"
+    new_sink = [sys.executable, "-m", "epochal.cli", "new-sink", NAME, "--folder", str(folder)]
+    subprocess.run(new_sink, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The variables of a process that has the package installed beside epochal."""
     home = tmp_path_factory.mktemp("package")
-    shutil.copytree(PACKAGE, home / "source")  # building leaves nothing in the repository
-    (wheel,) = WheelBuilder(str(home / "source")).build(directory=str(home), versions=["standard"])
+    (wheel,) = WheelBuilder(str(package)).build(directory=str(home), versions=["standard"])
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--target", str(home / "site"), wheel], check=True)
     return {**os.environ, "PYTHONPATH": f"{home / 'site'}{os.pathsep}{ROOT}"}
@@ -63,13 +73,15 @@ def orders_in(folder: Path) -> list[int]:
         return sorted(number for (number,) in db.execute("SELECT order_id FROM orders"))
 
 
-def test_a_stream_configured_by_settings_is_killed_and_recovered(installed: dict[str, str], tmp_path: Path) -> None:
-    script = str(PACKAGE / "orders_to_sqlite.py")
+def test_a_stream_configured_by_settings_is_killed_and_recovered(
+    package: Path, installed: dict[str, str], tmp_path: Path
+) -> None:
+    script = str(package / "orders_to_order_book.py")
     killed = run(installed, tmp_path, script, "out", EPOCHAL_FAILPOINTS="before-insert=kill@2")
 
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
     before = command(installed, tmp_path, "status")
-    assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [("shop", "sqlite", 0)]
+    assert [(sink["name"], sink["type"], sink["last"]) for sink in before["sinks"]] == [("shop", NAME, 0)]
     assert [(held["epoch"], held["sinks"]) for held in before["held"]] == [(1, {"shop": "waiting"})]
     first = orders_in(tmp_path)
     assert len({*first}) == len(first) == 100  # of files of the same age, any may come first
@@ -92,18 +104,20 @@ def failed_tests(report: Path) -> dict[str, set[str]]:
     return failed
 
 
-def test_the_sink_passes_the_contract_and_a_wrong_one_fails_it_in_the_right_test(
-    installed: dict[str, str], tmp_path: Path
+def test_what_new_sink_writes_passes_the_contract_and_a_wrong_sink_fails_it_in_the_right_test(
+    package: Path, installed: dict[str, str], tmp_path: Path
 ) -> None:
     """In one process: the good sink bare and behind a wrapper, the wrong ones bare."""
-    for file in (PACKAGE / "tests" / "test_contract.py", Path(__file__).with_name("wrong_sinks.py")):
-        shutil.copy(file, tmp_path)
+    written = "test_epochal_order_book.py"
+    (tmp_path / written).write_text((package / written).read_text())
+    (tmp_path / "wrong_sinks.py").write_text(renamed(Path(__file__).with_name("wrong_sinks.py").read_text(), NAME))
     (tmp_path / "pyproject.toml").write_text("[tool.pytest]\n")
-    options = ["--junitxml=report.xml", "-q", "-p", "no:cacheprovider", "-k", "TestSqlite or bare"]
-    done = run(installed, tmp_path, "-m", "pytest", *options, "test_contract.py", "wrong_sinks.py")
+    options = ["--junitxml=report.xml", "-q", "-p", "no:cacheprovider", "-k", "TestOrderBookSink or bare"]
+    done = run(installed, tmp_path, "-m", "pytest", *options, written, "wrong_sinks.py")
     failed = failed_tests(tmp_path / "report.xml")
 
-    assert failed.pop("TestSqlite") == set(), done.stdout[-3000:]
+    assert failed.pop("TestOrderBookSink") == set(), done.stdout[-3000:]
+    assert failed.pop("TestOrderBookSinkOnConnect") == set(), done.stdout[-3000:]
     assert failed.pop("TestTrustsTheStore") == {"test_staged_data_that_is_lost_is_an_error_and_not_a_commit"}
     assert failed["TestCommitsAtStage"] >= {
         "test_staged_rows_are_invisible",

@@ -1,11 +1,11 @@
-"""SQLite sinks with one fault each, under the contract suite of the package. `test_package.py` runs them."""
+"""Sinks with one fault each, under the contract suite of the package. `test_package.py` renames and runs them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from epochal_sqlite import SqliteSink
-from test_contract import SqliteContract, spark
+from test_epochal_sqlite import SqliteSinkContract, spark
 
 from epochal.participant import Attempt, Batch, Handle, Outcome, Staged
 
@@ -43,7 +43,7 @@ class TrustsTheStore(SqliteSink):
         return super().commit(attempt, Handle(handle.version, {**handle.body, "rows": len(staged)}))
 
 
-class Wrong(SqliteContract):
+class Wrong(SqliteSinkContract):
     """Derived classes name the sink."""
 
     __test__ = False

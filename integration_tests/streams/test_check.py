@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import runpy
 import socket
+import sqlite3
+import tomllib
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from epochal import EpochWriter, RollingFileSink
+from epochal.spark_plugins.streams.checking import check_settings, check_with_spark
+from epochal.spark_plugins.streams.reading import from_file
 from epochal.spark_plugins.streams.report import AWAY, FAULTS, OK
+from integration_tests.examples import EXAMPLES
 from integration_tests.spark.world import World
 from integration_tests.streams.texts import checked, stream
 
@@ -196,3 +203,53 @@ def test_what_a_start_would_refuse_is_found_for_old_and_for_new_checkpoints(spar
     assert {k: v for k, v in everything(fed.root).items() if k != str(fed.root)} == {
         k: v for k, v in before.items() if k != str(fed.root)
     }
+
+
+def test_the_example_of_properties_has_no_faults_and_names_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    runpy.run_path(str(EXAMPLES / "quickstart.py"))["put_sample_orders"](tmp_path / "incoming")
+    text = (EXAMPLES / "orders.properties").read_text()
+    for relative in (" incoming\n", " properties/"):  # Spark runs in another folder
+        assert relative in text
+        text = text.replace(relative, f" {tmp_path}/{relative.strip()}" + relative[len(relative.rstrip()) :])
+    settings = tmp_path / "orders.properties"
+    settings.write_text(text)
+    report = check_with_spark(spark, check_settings(from_file(str(settings)))).report
+
+    assert report.all_faults == []
+    assert report.streams[0].columns == ["order_id bigint", "customer string", "amount decimal(10,2)", "day date"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["incoming", "orders.properties"]
+
+
+@pytest.fixture
+def _sqlite_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`examples/sqlite-sink`, found by the entry point of its own pyproject.toml, as if it were installed."""
+    package = EXAMPLES / "sqlite-sink"
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    points = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in of_group.items())
+        for group, of_group in project["entry-points"].items()
+    )
+    info = tmp_path / "site" / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    (info / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.syspath_prepend(str(package))
+
+
+@pytest.mark.usefixtures("_sqlite_sink")
+def test_a_sink_of_another_package_is_checked_against_its_own_store(spark: SparkSession, fed: World) -> None:
+    database = fed.root / "shop.db"
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("CREATE TABLE words (id INTEGER, word TEXT)")
+    text = stream(fed, "shop", 'sql = "SELECT id, word FROM source"').replace(
+        f'type = "files"\npath = "{fed.root}/shop"', f'type = "sqlite"\npath = "{database}"\ntable = "words"'
+    )
+    good = checked(spark, fed.root, text).report
+    wrong = only_faults(spark, fed, text.replace("SELECT id, word", "SELECT id, kind"))
+    misspelled = only_faults(spark, fed, text.replace('table = "words"', 'table = "words"\ntabel = "words"'))
+
+    assert (good.code, good.all_faults, good.streams[0].sinks) == (OK, [], ["out"])
+    assert any("kind: the table has no such column" in fault for fault in wrong)
+    assert any("word: the frame lacks this column of the table" in fault for fault in wrong)
+    assert any("tabel: no option of a sqlite sink; did you mean 'table'?" in fault for fault in misspelled)

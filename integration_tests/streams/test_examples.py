@@ -42,9 +42,9 @@ def check_both_have_every_order(folder: Path) -> None:
 
 def test_a_stream_by_a_settings_file_alone(folder: Path) -> None:
     epochal_command = [sys.executable, "-m", "epochal.cli"]
-    said, told = run_settings([*epochal_command, "run", str(ROOT / "examples" / "orders.toml")], folder)
+    said, answer = run_settings([*epochal_command, "run", str(ROOT / "examples" / "orders.toml")], folder)
 
-    assert told == ""  # nothing of Spark's
+    assert answer == ""  # nothing of Spark's
     assert [line.partition(":")[0].partition(";")[0] for line in said.splitlines()] == [
         "stream 'orders' started",
         "stream 'orders' ended",
@@ -78,8 +78,8 @@ def test_a_stream_that_fails_is_told_with_the_last_lines_of_spark(folder: Path) 
         '[streams.broken.sinks.out]\ntype = "files"\npath = "t"\n'
     )
     command = [sys.executable, "-m", "epochal.cli", "run", "broken.toml"]
-    _, told = run_settings(command, folder, code=1)
-    failed, where = told.splitlines()
+    _, answer = run_settings(command, folder, code=1)
+    failed, where = answer.splitlines()
     kept = Path(where.rpartition(" ")[2])
 
     try:

@@ -53,31 +53,35 @@ def meanwhile(step: Callable[[], None]) -> threading.Thread:
 
 def test_streams_that_read_what_is_there_end_together(spark: SparkSession, world: World) -> None:
     world.feed(2)
-    told = Told()
+    answer = Told()
 
-    code = told.run(spark, world, stream(world, "one") + stream(world, "two"))
+    later = stream(world, "later") + 'rolling.max_age = "1 h"\n'
+    code = answer.run(spark, world, stream(world, "one") + stream(world, "two") + later)
 
     assert code == OK
-    assert told.complained == []
+    (waiting,) = [line for line in answer.said if line.startswith("stream 'later' ended")]
+    assert f"settled, but {len(all_rows(2)):,} rows wait in 1 open part of 'out' and cannot be read yet" in waiting
+    assert f"`epochal roll {world.root / 'checkpoint-later'}` does it now" in waiting
+    assert answer.complained == []
     for name in ("one", "two"):
-        assert f"stream '{name}' ended; everything that it has checkpointed is visible" in told.said
+        assert f"stream '{name}' ended; everything that it has checkpointed is visible" in answer.said
         assert visible_rows(world.root / name) == all_rows(2)
     assert spark.streams.active == []
 
 
 def test_one_that_fails_stops_the_others_which_are_settled(spark: SparkSession, world: World) -> None:
     world.feed(2)
-    told = Told()
+    answer = Told()
 
-    code = told.run(
+    code = answer.run(
         spark, world, stream(world, "good", trigger=ENDLESS) + stream(world, "bad", BROKEN, trigger=ENDLESS)
     )
 
-    (complaint,) = told.complained
+    (complaint,) = answer.complained
     assert code == AWAY
     assert complaint.startswith("stream 'bad' failed: ")
     assert "boom" in complaint
-    assert "stream 'good' ended; everything that it has checkpointed is visible" in told.said
+    assert "stream 'good' ended; everything that it has checkpointed is visible" in answer.said
     assert visible_rows(world.root / "bad") == all_rows(1)  # the epoch before the one that failed
     assert leftovers(world.root / "good") == []
     assert spark.streams.active == []
@@ -85,23 +89,23 @@ def test_one_that_fails_stops_the_others_which_are_settled(spark: SparkSession, 
 
 def test_one_that_is_refused_at_its_start_stops_the_others_with_exit_code_2(spark: SparkSession, world: World) -> None:
     world.feed(1)
-    told = Told()
+    answer = Told()
     streams = checked(spark, world.root, stream(world, "good", trigger=ENDLESS) + stream(world, "bad"))
     (world.root / "bad" / "_spark_metadata").mkdir(parents=True)  # after the check, before the start
     (world.root / "bad" / "_spark_metadata" / "0").touch()
 
-    code = Running(say=told.said.append, complain=told.complained.append).run(spark, streams)
+    code = Running(say=answer.said.append, complain=answer.complained.append).run(spark, streams)
 
-    (complaint,) = told.complained
+    (complaint,) = answer.complained
     assert code == FAULTS
     assert "was written by Spark's own file sink" in complaint
-    assert "stream 'good' ended; everything that it has checkpointed is visible" in told.said
+    assert "stream 'good' ended; everything that it has checkpointed is visible" in answer.said
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_stops_and_settles_all_streams(spark: SparkSession, world: World, name: str) -> None:
     world.feed(2)
-    told = Told()
+    answer = Told()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def send() -> None:
@@ -109,12 +113,12 @@ def test_a_signal_stops_and_settles_all_streams(spark: SparkSession, world: Worl
         os.kill(os.getpid(), signal.Signals[name])
 
     sender = meanwhile(send)
-    code = told.run(spark, world, stream(world, "one", trigger=ENDLESS) + stream(world, "two", trigger=ENDLESS))
+    code = answer.run(spark, world, stream(world, "one", trigger=ENDLESS) + stream(world, "two", trigger=ENDLESS))
     sender.join()
 
     assert code == OK
-    assert told.complained == []
-    assert f"{name}: stopping all streams" in told.said
+    assert answer.complained == []
+    assert f"{name}: stopping all streams" in answer.said
     assert visible_rows(world.root / "one") == all_rows(2)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
@@ -124,11 +128,11 @@ OTHER = """
 import dataclasses, socket, sys
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
-from epochal.txn.start import driver
+from epochal.txn.driver_facts import this_driver
 
 journal = Journal(LocalFiles(), sys.argv[1])
 latest = journal.read().latest
-journal.claim(dataclasses.replace(latest, generation=2, start="other", driver=driver(""), at=journal.now()))
+journal.claim(dataclasses.replace(latest, generation=2, start="other", driver=this_driver(""), at=journal.now()))
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 sys.stdin.read()
@@ -139,8 +143,8 @@ def test_a_stream_that_another_process_runs_is_named_before_anything_is_written(
     spark: SparkSession, world: World
 ) -> None:
     world.feed(1)
-    told = Told()
-    assert told.run(spark, world, stream(world, "one")) == OK
+    answer = Told()
+    assert answer.run(spark, world, stream(world, "one")) == OK
     journal = str(world.root / "checkpoint-one" / "epochal")
     other = subprocess.Popen(
         [sys.executable, "-c", OTHER, journal], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -158,7 +162,9 @@ def test_a_stream_that_another_process_runs_is_named_before_anything_is_written(
     who = f"pid {other.pid} on {platform.node()} (generation 2, since "
     assert at_first[0] == OK
     assert at_first[1].startswith(f"one: runs already: {who}")
-    assert at_first[1].endswith("which is alive. A start takes over from it: it stops")
+    assert (
+        "which is alive, and metrics are served at the address that this one names. A start is refused" in at_first[1]
+    )
     assert at_first[2] == "ok, runs already"
     assert report.to_json()["driver"] == {**(report.driver or {}), "pid": other.pid, "liveness": "alive"}
     (fault,) = report.faults

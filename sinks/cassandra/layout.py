@@ -8,14 +8,9 @@
 
 from __future__ import annotations
 
-from epochal.sinks.storage.register import safe_name
-from epochal.txn.files import join
-from epochal.txn.model import Attempt
+from epochal.sinks.spark.staged_files import home_of
 
 STREAMS, PARTS, CLAIMS = "epochal_streams", "epochal_parts", "epochal_claims"
 KEY, ROW, DELETE, EXPIRY = "_key", "_row", "_delete", "_expiry"  # columns of staged files
 
-
-def home_of(staging: str, attempt: Attempt) -> str:
-    """The folder in which an attempt is staged."""
-    return join(staging, safe_name(attempt.lineage), attempt.key)
+__all__ = ["CLAIMS", "DELETE", "EXPIRY", "KEY", "PARTS", "ROW", "STREAMS", "home_of"]

@@ -192,7 +192,7 @@ class CassandraOptions(SinkOptions):
     staging: Annotated[
         str | None,
         Option(
-            "a folder that driver and executors can reach",
+            "a folder that driver and executors can reach, also on [S3](objects.md)",
             expects="a folder or URI",
             shown_default="beside the journal",
             journal=True,

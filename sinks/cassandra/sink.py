@@ -28,14 +28,10 @@ from epochal.sinks.cassandra.stage.writing import Stager
 from epochal.sinks.cassandra.table import Table, read
 from epochal.sinks.config.declaring import described, secrets_in
 from epochal.sinks.config.options import nearest
-from epochal.sinks.storage.connect import is_connect
-from epochal.sinks.storage.hadoop import resolve
-from epochal.sinks.storage.paths import spark_path
-from epochal.sinks.storage.register import safe_name
-from epochal.sinks.storage.sink_files import SinkFiles
+from epochal.sinks.spark.staged_files import StagedFiles
 from epochal.txn.audit import Scope, StoreReport
 from epochal.txn.errors import Refused
-from epochal.txn.files import is_local, join
+from epochal.txn.files import join
 from epochal.txn.model import Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
 from epochal.txn.state.typed import Edit
 
@@ -64,7 +60,7 @@ class CassandraSink(CassandraOptions):
         super().__post_init__()
         self._keyspace, self._table = self.names
         self._endpoint = Endpoint.of(self.cluster)
-        self._folders: dict[str, tuple[SinkFiles, str]] = {}  # a cache of resolved paths
+        self._staged = StagedFiles(self.name, self.staging)
         self._stamp = 0  # the latest timestamp that this process has seen
 
     @property
@@ -77,25 +73,22 @@ class CassandraSink(CassandraOptions):
         return self.mode == "accumulate"
 
     @property
-    def rolls(self) -> None:
-        return None
-
-    @property
     def audits(self) -> CassandraSink:
         return self
 
-    def describe(self) -> dict[str, Json]:
-        description: dict[str, Json] = {
-            **super().describe(),
-            **described(self.cluster),
-            "target": self.target,
-            "totals": {**self.total_columns},
-        }
-        if self.staging is None:
-            del description["staging"]
-        else:
-            description["staging"] = self._place("")[1]
-        return description
+    @property
+    def connect(self) -> CassandraSink:
+        return self
+
+    def describe(self, rows: DataFrame | None = None) -> dict[str, Json]:
+        return self._staged.described(
+            {
+                **super().describe(rows),
+                **described(self.cluster),
+                "target": self.target,
+                "totals": {**self.total_columns},
+            }
+        )
 
     @classmethod
     def from_description(cls, description: Mapping[str, Json]) -> Self:
@@ -109,7 +102,7 @@ class CassandraSink(CassandraOptions):
             table = self._live_table()
             return self._ledger().read().memory(lineage, self.target, adds=self._adds, identity=table.identity)
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: DataFrame | None = None) -> bool:  # noqa: ARG002  # the table has its columns
         with naming(self.name):
             return self._ledger().claim(claim, version=version, adds=self._adds)
 
@@ -128,9 +121,7 @@ class CassandraSink(CassandraOptions):
                 f"{' and '.join(secrets)}: would be sent to the Spark Connect server with the query. Set {USER} and "
                 f"{PASSWORD} in the environment of the server instead"
             )
-        if self.staging is not None and not is_local(self.staging):
-            faults.append(f"staging={self.staging!r}: must be on a local disk of the server")
-        return faults
+        return faults + self._staged.connect_faults()
 
     def check_output_mode(self, mode: str) -> None:
         adds = [name for name, how in self.total_columns.items() if how in ("sum", "count")]
@@ -151,6 +142,7 @@ class CassandraSink(CassandraOptions):
     def check_frame(self, rows: DataFrame) -> list[str]:
         from pyspark.errors import AnalysisException
 
+        self._staged.check_writable(rows)
         with naming(self.name):
             table = self._live_table()
         faults = faults_of(table, json.loads(rows.schema.json()), self)
@@ -170,12 +162,7 @@ class CassandraSink(CassandraOptions):
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         attempt = batch.attempt
         with naming(self.name):
-            files, home = self._place(batch.scratch)
-            if is_connect(batch.rows.sparkSession) and not is_local(home):
-                raise Refused(
-                    f"sink {self.name!r}: on Spark Connect rows are staged on a local disk of the server, not in "
-                    f"{home}. Nothing was written. Set staging='file:/...'"
-                )
+            files, home = self._staged.place_for(batch.rows, batch.scratch)
             folder = join(home_of(home, attempt), "data")
             stager = self._stager(batch.rows)
             staged = stager.write(batch.rows, files, folder)
@@ -185,7 +172,7 @@ class CassandraSink(CassandraOptions):
             epoch = replace(stager.epoch(staged, stamp, batch.offsets), home=home)
             if staged.has_large_sums:
                 self._committer(attempt, epoch).check_totals(attempt, epoch)
-            files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._within(home))
+            files.sync_all([join(folder, name) for name, _, _ in staged.files], within=self._staged.within(home))
         written = sum(size for _, size, _ in staged.files)
         return Staged(epoch.handle(), staged.received, changes=noted.changes, bytes=written)
 
@@ -196,7 +183,7 @@ class CassandraSink(CassandraOptions):
             return self._committer(attempt, epoch).commit(attempt, epoch)
 
     def abort(self, attempt: Attempt, handle: Handle | None) -> None:
-        files, home = self._place_of(attempt, "" if handle is None else str(handle.body.get("home", "")))
+        files, home = self._staged.place_of(attempt, "" if handle is None else str(handle.body.get("home", "")))
         files.delete(home_of(home, attempt))
 
     def audit(self, scope: Scope) -> StoreReport:
@@ -206,43 +193,15 @@ class CassandraSink(CassandraOptions):
         return audit.audited(scope, own, keyspace=self._keyspace, mode=self.mode)
 
     def leftovers(self, lineage: str, scratch: str = "") -> list[Attempt]:
-        files, home = self._place(scratch)
-        names = files.names(join(home, safe_name(lineage)))
-        found = (Attempt.from_key(lineage, name, scratch=scratch) for name in names)
-        return [attempt for attempt in found if attempt is not None]
+        return self._staged.leftovers(lineage, scratch)
 
     def rejected(self, rows: DataFrame) -> DataFrame:
         """The rows that the table cannot hold, with the reason for each."""
         with naming(self.name):
             return self._stager(rows).rejected(rows)
 
-    def _place(self, scratch: str) -> tuple[SinkFiles, str]:
-        """Where epochs are staged: in the folder of the option `staging`, or in the stream's scratch folder."""
-        if self.staging is None and not scratch:
-            raise Refused(f"sink {self.name!r}: no folder to stage in. Use it in an EpochWriter, or set staging=")
-        return self._resolved(self.staging or spark_path(join(scratch, self.name)))
-
-    def _place_of(self, attempt: Attempt, staged_in: str) -> tuple[SinkFiles, str]:
-        """Where an attempt is staged: in today's folder, or in the recorded one if `staging` was changed since.
-
-        Today's comes first: a checkpoint that was moved as a whole has its staged files with it.
-        """
-        files, home = self._place(attempt.scratch)
-        if not staged_in or staged_in == home or files.names(home_of(home, attempt)):
-            return files, home
-        return self._resolved(spark_path(staged_in))
-
-    def _resolved(self, folder: str) -> tuple[SinkFiles, str]:
-        if folder not in self._folders:
-            self._folders[folder] = resolve(folder)
-        return self._folders[folder]
-
-    def _within(self, home: str) -> str:
-        """The folder below which new folders are synced: the checkpoint, or the parent of `staging`."""
-        return _above(home) if self.staging is not None else _above(_above(home))
-
     def _committer(self, attempt: Attempt, epoch: StagedEpoch) -> Committer:
-        files, home = self._place_of(attempt, epoch.home)
+        files, home = self._staged.place_of(attempt, epoch.home)
         return Committer(
             name=self.name,
             endpoint=self._endpoint,
@@ -275,7 +234,3 @@ def _noted_stamp(noted: Edit) -> int:
     """The timestamp of the last epoch that was decided, as the journal has it: the table's ledger may be older."""
     stamp = noted.value(STAMP).get()
     return stamp if isinstance(stamp, int) else 0
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0] or "/"

@@ -48,9 +48,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast
 from epochal.sinks.config import checks
 from epochal.sinks.config.checks import Check
 from epochal.sinks.config.options import Faults, nearest
-from epochal.sinks.config.texts import ListText, NumberText, parse_bool, parse_int, parse_names
+from epochal.sinks.config.texts import ListText, NumberText, number_of, parse_bool, parse_int, parse_names
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Json
+from epochal.txn.participant import Abilities
 
 T = TypeVar("T")
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -164,6 +165,8 @@ class Declaration:
         if self.option.parse is not None:
             return self.option.parse(text)
         if self.words or str in self.types:
+            if isinstance(text, NumberText) and {int, float} & {*self.types}:
+                return number_of(text)
             if isinstance(text, NumberText | ListText):
                 raise ValueError("must be a text, in quotes")
             return text
@@ -284,10 +287,11 @@ SinkName = Annotated[
 ]
 
 
-class SinkOptions(CheckedOptions):
+class SinkOptions(CheckedOptions, Abilities):
     """The base of a sink's options, which is the base of the sink: they are its attributes, and make its constructor.
 
-    Names are the same everywhere: as a keyword, as a Spark setting and, where a declaration says so, in the journal.
+    It has none of the `Abilities`; a sink overrides those that it has. Names of options are the same everywhere: as a
+    keyword, as a Spark setting and, where a declaration says so, in the journal.
     """
 
     kind: ClassVar[str]  # what Spark settings and journals call this kind of sink
@@ -301,7 +305,7 @@ class SinkOptions(CheckedOptions):
             object.__setattr__(self, name, value)
         self.__post_init__()
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: Any = None) -> dict[str, Json]:  # noqa: ARG002  # for sinks that record columns
         """The options that the journal records. Never a secret."""
         return {"type": self.kind, **described(self)}
 

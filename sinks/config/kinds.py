@@ -20,6 +20,8 @@ BUILT_IN = {
     "cassandra": "epochal.sinks.cassandra:CassandraSink",
     "delta": "epochal.sinks.delta:DeltaSink",
     "files": "epochal.sinks.files:RollingFileSink",
+    "kafka": "epochal.sinks.kafka:KafkaSink",
+    "postgres": "epochal.sinks.postgres:PostgresSink",
     "directory": "epochal.testing.directory:DirectoryParticipant",
 }
 

@@ -78,13 +78,53 @@ class Faults:
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:
-    """A hint for a misspelt name, or nothing.
+    """A hint for a misspelt name, or nothing: the right name that needs the fewest edits.
+
+    Of names with dots each part is compared with its counterpart.
 
     >>> nearest("parqet", ["parquet", "orc"])
     "; did you mean 'parquet'?"
+    >>> nearest("state.recovry", ["state.cpu", "state.recovery"])
+    "; did you mean 'state.recovery'?"
+    >>> nearest("state", ["state.cpu", "state.recovery"])
+    "; it has options of its own: 'state.cpu', 'state.recovery'"
     """
-    found = difflib.get_close_matches(wrong, list(right), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    names = list(dict.fromkeys(right))
+    found = [name for name in names if _is_near(wrong, name)]
+    if found:
+        return f"; did you mean {min(found, key=lambda name: edits(wrong, name))!r}?"
+    below = [name for name in names if wrong and name.startswith(f"{wrong}.")]
+    return f"; it has options of its own: {', '.join(map(repr, below))}" if below else ""
+
+
+def _is_near(wrong: str, name: str) -> bool:
+    ours, theirs = wrong.split("."), name.split(".")
+    if len(ours) == len(theirs):
+        return all(one == other or _looks_like(one, other) for one, other in zip(ours, theirs, strict=True))
+    return not name.startswith(f"{wrong}.") and _looks_like(wrong, name)
+
+
+def _looks_like(wrong: str, name: str) -> bool:
+    return bool(difflib.get_close_matches(wrong, [name]))
+
+
+def edits(one: str, other: str) -> int:
+    """How many letters have to be added, removed, replaced, or exchanged with the next, to make one the other.
+
+    >>> edits("recovry", "recovery"), edits("dya", "day"), edits("cpu", "recovery")
+    (1, 1, 7)
+    """
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        row = [at]
+        for to, wanted in enumerate(other, 1):
+            best = min(last[to] + 1, row[to - 1] + 1, last[to - 1] + (letter != wanted))
+            if at > 1 and to > 1 and (letter, one[at - 2]) == (other[to - 2], wanted):
+                best = min(best, before[to - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]
 
 
 def other_case(wrong: str, right: Collection[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 
+LARGEST = 1e18  # of any unit
 _SIZES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 _SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "day": 86400}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -54,7 +56,15 @@ def parse_share(value: object) -> float:
 
 
 def _split(value: object) -> tuple[float, str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value), ""
+    """The number and the unit; -1 for what is no number, and for one that nobody can mean."""
     found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    return (float(found[1]), found[2]) if found else (-1.0, "")
+    number: float | str = -1.0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = value
+    elif found:
+        number = found[1]
+    try:
+        amount = float(number)
+    except OverflowError:  # a whole number that is too large
+        amount = math.inf
+    return (amount if abs(amount) < LARGEST else -1.0), found[2] if found else ""

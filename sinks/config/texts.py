@@ -11,6 +11,18 @@ class NumberText(str):
     __slots__ = ()
 
 
+def number_of(text: NumberText) -> int | float:
+    """The number that a settings file has, for an option that is a number or a text.
+
+    >>> number_of(NumberText("0.5")), number_of(NumberText("65536"))
+    (0.5, 65536)
+    """
+    try:
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:  # true or false
+        raise ValueError("must be a number, or a text in quotes") from None
+
+
 class ListText(str):
     """The text of what a settings file has as a list: not for an option that is one text."""
 

@@ -11,12 +11,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-HOSTS = "EPOCHAL_CASSANDRA_HOSTS"
+HOSTS = "EPOCHAL_TRUSTED_HOSTS"
+OLD_HOSTS = "EPOCHAL_CASSANDRA_HOSTS"  # its name when Cassandra was the only store with secrets
 
 
 def distrusted(hosts: Sequence[str], port: int) -> list[str]:
     """Those of the hosts that only a journal names. A name with a port is for that port only."""
-    named = {entry.strip().lower() for entry in os.environ.get(HOSTS, "").split(",")}
+    given = ",".join(os.environ.get(name, "") for name in (HOSTS, OLD_HOSTS))
+    named = {entry.strip().lower() for entry in given.split(",")}
     return [host for host in hosts if not named & set(_spellings(host.lower(), port))]
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from epochal.sinks.delta.handle import StagedEpoch, StagedFile
 from epochal.sinks.delta.layout import Layout
-from epochal.sinks.delta.table import jvm
+from epochal.sinks.delta.table import jvm, naming, places
 from epochal.sinks.delta.table.commit_notes import committed_epochs, note
 from epochal.sinks.delta.table.gate import TableState, why_not_native
 from epochal.sinks.delta.table.log import last_part
@@ -23,9 +24,10 @@ from epochal.sinks.delta.table.schema import fit
 from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.paths import spark_path
+from epochal.sinks.storage.sink_files import SinkFiles, side_by_side
 from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import PUT_BACK, DataLost, Refused
-from epochal.txn.files import Files, LocalFiles, is_local, join
+from epochal.txn.files import LocalFiles, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
 if TYPE_CHECKING:
@@ -51,20 +53,41 @@ def last_epoch(table: Table, state: TableState, lineage: str) -> int:
 class Committer:
     """Commits staged epochs to one table."""
 
-    def __init__(self, name: str, files: Files, layout: Layout) -> None:
+    def __init__(self, name: str, files: SinkFiles, layout: Layout) -> None:
+        places.check_name(name, layout.target)
         self._name, self._files, self._layout = name, files, layout
-        self._native = NativeTable(layout.target)
+        self._native = NativeTable(layout.target, files)
         self._spark: jvm.SparkTable | None = None
 
     def table(self, session: SparkSession | None = None) -> tuple[Table, TableState | None]:
         """The table through delta-rs if that can read it, else through Delta's code; and its state, if it exists."""
-        if is_local(self._layout.target):
+        if places.by_delta_rs(self._layout.target):
             try:
-                return self._native, self._native.state()
+                return self._native, self._native_state()
             except Unreadable as fault:
                 log.debug("delta-rs could not read the table", extra={"sink": self._name, "error": str(fault)})
         table = self.spark(session)
         return table, table.state()
+
+    def _native_state(self) -> TableState | None:
+        state = self._native.state()
+        if state is None and places.is_on_store(self._layout.target) and self._files.names(self._layout.log):
+            # A table that is taken for a missing one would be created anew, or a decided epoch given up as lost.
+            raise OSError(f"{self._layout.target}: delta-rs found no table there, and its log has entries")
+        return state
+
+    def can_replace(self) -> bool:
+        """Whether delta-rs can put an epoch in place of all rows of the table, as of the state that was read."""
+        return self._native.can_replace()
+
+    def spark_writer(self, why: str, session: SparkSession | None = None) -> jvm.SparkTable:
+        """The table through Delta's own code, to write to it. Refused where that is not safe; `why` it is needed."""
+        if places.is_on_store(self._layout.target):
+            raise Refused(
+                f"sink {self._name!r}: {self._layout.target}: {why}, and {places.WHY_NOT_SPARK}. Use a table that "
+                "delta-rs may commit to (docs/delta.md says which), or one on HDFS or a local disk"
+            )
+        return self.spark(session)
 
     def spark(self, session: SparkSession | None = None) -> jvm.SparkTable:
         """The table through Delta's own code."""
@@ -86,8 +109,8 @@ class Committer:
 
     def _why(self) -> str:
         """Why delta-rs does not do, as far as the table tells."""
-        if not is_local(self._layout.target):
-            return " (it is not on a local disk)"
+        if not places.by_delta_rs(self._layout.target):
+            return " (delta-rs does not reach it)"
         try:
             state = self._native.state()
         except Unreadable as fault:
@@ -161,8 +184,7 @@ class Committer:
         return reason is None
 
     def _commit_native(self, attempt: Attempt, epoch: StagedEpoch) -> None:
-        for file in epoch.files:
-            self._show(attempt, file)
+        self._show(attempt, epoch.files)
         self._check_lengths(attempt, epoch)
         if epoch.files:
             self._files.sync(self._layout.target)
@@ -184,16 +206,16 @@ class Committer:
         VACUUM removes files that no log entry names, at once if its retention is zero. It may have removed ours
         between the check of their lengths and the log entry. An interrupted commit may not have come to this check.
         """
-        missing = [file for file in epoch.files if self._files.length(self._layout.data_file(file.new.name)) is None]
+        missing = [file for file, length in self._lengths(epoch.files) if length is None]
         if not missing or not epoch.native:
             return
         live = self._live()
-        for file in missing:
-            if last_part(file.new.name) not in live:
-                continue  # deleted or rewritten by a later commit; or Delta's own code wrote the rows to other files
-            self._show(attempt, file)
+        # Others were deleted or rewritten by a later commit; or Delta's own code wrote the rows to other files.
+        missing = [file for file in missing if last_part(file.new.name) in live]
+        self._show(attempt, missing)
+        for file, length in self._lengths(missing):
             path = self._layout.data_file(file.new.name)
-            if self._files.length(path) is None:
+            if length is None:
                 raise DataLost(
                     f"sink {self._name!r}: {path} is missing, though the table's log names it, and so is the file that "
                     f"was staged for epoch {attempt.epoch}. Another program has removed both: put the file back from a "
@@ -202,22 +224,31 @@ class Committer:
             log.warning("data file restored, another program had removed it", extra={"sink": self._name, "file": path})
         self._files.sync(self._layout.target)
 
-    def _show(self, attempt: Attempt, file: StagedFile) -> None:
-        """Link a staged file into the table's folder. The staged name stays until the epoch is committed.
+    def _lengths(self, files: Sequence[StagedFile]) -> list[tuple[StagedFile, int | None]]:
+        """Each file, with the length that it has in the table's folder."""
+        lengths = self._files.lengths([self._layout.data_file(file.new.name) for file in files])
+        return list(zip(files, lengths, strict=True))
 
-        So a file that VACUUM removes before a log entry names it can be restored.
-        """
-        source, target = self._layout.staged_file(attempt, file.staged), self._layout.data_file(file.new.name)
-        failpoints.hit("before-rename")
-        try:
-            os.utime(source)  # VACUUM removes old files, and an epoch may have waited for long
-            if os.path.exists(target) and not os.path.samefile(source, target):
-                self._check_unnamed(attempt, file)
-                os.unlink(target)  # left by a start whose journal was lost
-            os.link(source, target)
-        except (FileNotFoundError, FileExistsError):
-            pass  # another process does the same, or has committed the epoch: `_check_lengths` finds out
-        failpoints.hit("after-rename")
+    def _show(self, attempt: Attempt, files: Sequence[StagedFile]) -> None:
+        """Give staged files their names in the table's folder. The staged ones stay until the epoch is committed."""
+
+        def show(file: StagedFile) -> None:
+            source, target = self._layout.staged_file(attempt, file.staged), self._layout.data_file(file.new.name)
+            failpoints.hit("before-rename")
+            naming.give_name(
+                self._files,
+                source,
+                target,
+                unique=bool(attempt.start),
+                check_unnamed=lambda: self._check_unnamed(attempt, file),
+            )
+            failpoints.hit("after-rename")
+
+        if places.is_on_store(self._layout.target):
+            side_by_side(show, files)
+        else:
+            for file in files:
+                show(file)
 
     def _check_unnamed(self, attempt: Attempt, file: StagedFile) -> None:
         """Never remove a file that a log entry names, whatever its name: readers may read any version."""
@@ -225,6 +256,7 @@ class Committer:
         for entry in read_log(self._files, self._layout.log):
             names |= entry.added | entry.removed
         if last_part(file.new.name) in names:
+            self._check_not_in(attempt)
             raise DataLost(
                 f"sink {self._name!r}: {self._layout.data_file(file.new.name)} should be the file that was staged for "
                 f"epoch {attempt.epoch}, but the table's log has another file of that name: two journals have written "
@@ -238,11 +270,10 @@ class Committer:
         return {last_part(path) for path, _ in table.live()} if state is not None else set()
 
     def _check_lengths(self, attempt: Attempt, epoch: StagedEpoch) -> None:
-        for file in epoch.files:
-            path = self._layout.data_file(file.new.name)
-            found = self._files.length(path)
+        for file, found in self._lengths(epoch.files):
             if found == file.new.size:
                 continue
+            path = self._layout.data_file(file.new.name)
             self._check_not_in(attempt)
             was = "is neither there nor staged" if found is None else f"has {found}"
             raise DataLost(
@@ -258,7 +289,7 @@ class Committer:
             raise CommitConflict("another process has committed the epoch")
 
     def _commit_by_spark(self, attempt: Attempt, epoch: StagedEpoch, before: TableState) -> None:
-        table = self.spark()
+        table = self.spark_writer(f"epoch {attempt.epoch} is decided, and the table has changed since it was staged")
         staged = [self._checked_path(attempt, file) for file in epoch.files]
         tag = note(attempt, epoch.offsets)
         failpoints.hit("before-log")

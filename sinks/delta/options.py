@@ -24,7 +24,7 @@ class DeltaOptions(SinkOptions):
     path: Annotated[
         str,
         Option(
-            "the table: a local folder or the URI of a Hadoop file system",
+            "the table: a local folder, the URI of a Hadoop file system, or on S3",
             expects="a folder or URI, not empty",
             journal="target",
             restore=spark_path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from epochal.sinks.delta.commit import Committer
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table.commit_notes import committed_epochs
-from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.targets import resolve_target
 from epochal.txn.errors import Refused
 
 
@@ -17,7 +17,7 @@ def epoch_version(table: str, lineage: str, epoch: int) -> int:
 
     `lineage` is the query's id, or a beginning of it that is unique in the table.
     """
-    files, target = resolve(table)
+    files, target = resolve_target(table)
     found, state = Committer("delta", files, Layout(target)).table()
     if state is None:
         raise Refused(f"{target} is not a Delta table")

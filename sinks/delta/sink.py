@@ -16,20 +16,20 @@ from epochal.sinks.delta.options import DeltaOptions
 from epochal.sinks.delta.stage import frames
 from epochal.sinks.delta.stage.checking import option_faults
 from epochal.sinks.delta.stage.writing import Stager
+from epochal.sinks.delta.table import places
 from epochal.sinks.delta.table.commit_notes import committed_epochs
 from epochal.sinks.delta.table.gate import TableState, creatable, why_not_native
 from epochal.sinks.delta.table.jvm import DELETED
 from epochal.sinks.delta.table.schema import creation_faults, fit, nullable
-from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
-from epochal.sinks.storage.targets import check_writable
+from epochal.sinks.storage.targets import check_writable, resolve_target
 from epochal.txn import failpoints
 from epochal.txn.audit import Scope, StoreReport
-from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import BadRows, Refused
 from epochal.txn.files import Files, identity_of, is_local
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.past import SinkAt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,15 +56,19 @@ class DeltaSink(DeltaOptions):
         self._bound: tuple[SinkFiles, Layout, Committer] | None = None
 
     @property
-    def rolls(self) -> None:
-        return None
-
-    @property
     def audits(self) -> DeltaSink:
         return self
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "target": self._place()[1].target}
+    @property
+    def past(self) -> DeltaSink:
+        return self
+
+    @property
+    def connect(self) -> DeltaSink:
+        return self
+
+    def describe(self, rows: DataFrame | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), "target": self._place()[1].target}
 
     def open(self, lineage: str) -> Memory:
         from epochal.sinks.delta.commit import HISTORY, last_epoch
@@ -101,7 +105,7 @@ class DeltaSink(DeltaOptions):
             others={other: last_epoch(table, state, other) for other in others},
         )
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: DataFrame | None = None) -> bool:  # noqa: ARG002  # its log has the columns
         return self._register.claim(claim, version=version)
 
     def withdraw(self, claim: Claim) -> None:
@@ -116,7 +120,9 @@ class DeltaSink(DeltaOptions):
             faults.append("mode='upsert': Delta's MERGE runs in Spark's JVM")
         if self.evolve is not None:
             faults.append(f"evolve={self.evolve!r}: columns are added by Delta's own code, in Spark's JVM")
-        if not is_local(self.path):
+        if places.is_on_store(self.path):
+            faults.append(f"{self.path}: tables on object stores have not been tried on Spark Connect")
+        elif not is_local(self.path):
             faults.append(f"{self.path}: tables that are not on local disks are committed to in Spark's JVM")
         return faults
 
@@ -132,7 +138,7 @@ class DeltaSink(DeltaOptions):
 
     def check_frame(self, rows: DataFrame) -> list[str]:
         _, layout, committer = self._place()
-        check_writable(self.name, layout.target)
+        check_writable(self.name, layout.target, rows.sparkSession)
         schema = json.loads((rows.drop(*self.drop) if self.drop else rows).schema.json())
         _, state = committer.table(rows.sparkSession)
         faults = option_faults(
@@ -140,15 +146,13 @@ class DeltaSink(DeltaOptions):
         )
         if state is None:
             faults += creation_faults(nullable(schema), self.partition_by)
-            native = (
-                self.mode != "upsert" and is_local(layout.target) and creatable(nullable(schema), self.table_properties)
-            )
+            why = self._why_not_here() or self._why_not_created_natively(schema)
         else:
             misfits, new = self._misfits(state, schema)
             faults += [fault for fault in misfits if fault not in faults]
-            native = self._is_native(state, new)
-        if not native:
-            committer.spark(rows.sparkSession)  # which refuses a session without Delta's own code
+            why = self._why_not_native(state, new)
+        if why is not None:
+            committer.spark_writer(why, rows.sparkSession)  # which refuses a session without Delta's own code
         return faults
 
     def stage(self, batch: Batch[DataFrame]) -> Staged:
@@ -158,9 +162,10 @@ class DeltaSink(DeltaOptions):
         schema = json.loads(written.schema.json())
         state = self._table_for(attempt, rows, schema)
         new = self._check_columns(state, schema)
-        native = self._is_native(state, new)
-        if not native:
-            self._place()[2].spark(rows.sparkSession)  # refuse now: after the decision it would be too late
+        why = self._why_not_native(state, new)
+        native = why is None
+        if why is not None:
+            self._place()[2].spark_writer(why, rows.sparkSession)  # refuse now: after the decision it would be too late
         frame = rows
         if self.mode == "upsert":
             frame = frames.last_row_per_key(frame, self.keys, self.order_by, self.delete_when)
@@ -173,21 +178,22 @@ class DeltaSink(DeltaOptions):
         if self.drop:
             frame = frame.drop(*self.drop)
         stager = Stager(self.name, *self._place()[:2])
-        digest, files = stager.write(attempt, frame, state, native=native, digest=self.digest)
+        staged = stager.write(attempt, frame, state, native=native, digest=self.digest)
         epoch = StagedEpoch(
             target=layout.target,
             mode=self.mode,
             native=native,
             schema=staged_schema,
-            files=tuple(files),
+            files=tuple(staged.files),
             offsets=batch.offsets,
             add_columns=bool(new),
             keys=tuple(self.keys),
             deletes=self.delete_when is not None,
             settings=frames.settings_of(rows.sparkSession),
         )
-        size = sum(file.new.size for file in files)
-        return Staged(epoch.handle(), digest.rows, digest=digest.digest, bytes=size)
+        size = sum(file.new.size for file in staged.files)
+        digest = staged.digest
+        return Staged(epoch.handle(), digest.rows, seen=staged.received, digest=digest.digest, bytes=size)
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
         files, layout, committer = self._place()
@@ -237,7 +243,7 @@ class DeltaSink(DeltaOptions):
         from epochal.sinks.delta.commit import Committer
 
         if self._bound is None:
-            files, target = resolve(self.path)
+            files, target = resolve_target(self.path)
             layout = Layout(target)
             self._bound = files, layout, Committer(self.name, files, layout)
         return self._bound
@@ -269,19 +275,51 @@ class DeltaSink(DeltaOptions):
             raise BadRows(
                 f"sink {self.name!r}: no table can be created in {layout.target}:{lines}\nNothing was written"
             )
-        by_spark = not is_local(layout.target) or not creatable(wanted, self.table_properties)
+        if (why := self._why_not_here()) is not None:
+            committer.spark_writer(why, rows.sparkSession)  # refused before there is a table
+        why = self._why_not_created_natively(schema)
+        # Delta's own code leaves an empty file that no log entry names.
+        maker = table if why is None else committer.spark_writer(why, rows.sparkSession)
         failpoints.hit("before-table")
-        maker = committer.spark(rows.sparkSession) if by_spark else table
         maker.create(wanted, self.partition_by, self.table_properties)
         failpoints.hit("after-table")
         _, state = committer.table(rows.sparkSession)
         assert state is not None, f"{layout.target}/{LOG} was created and is missing"
         return state
 
-    def _is_native(self, state: TableState, new: Sequence[str]) -> bool:
-        """Whether delta-rs commits the epoch."""
-        plain = self.mode != "upsert" and not new and is_local(self._place()[1].target)
-        return plain and why_not_native(state, self.mode) is None
+    def _why_not_native(self, state: TableState, new: Sequence[str]) -> str | None:
+        """Why delta-rs cannot commit the epoch; None if it does."""
+        if new:
+            return f"the epoch adds the column {new[0]}, which only Delta's own code does"
+        if why := self._why_not_here():
+            return why
+        if why := why_not_native(state, self.mode):
+            return f"the table needs Delta's own code: {why}"
+        _, layout, committer = self._place()
+        if self.mode == "complete" and places.is_on_store(layout.target) and not committer.can_replace():
+            # Elsewhere Delta's own code does it, if it comes to that when the epoch is committed.
+            return "a file of the table has a name that delta-rs cannot remove"
+        return None
+
+    def _why_not_created_natively(self, schema: Mapping[str, Any]) -> str | None:
+        """Why delta-rs cannot create the missing table; None if it does."""
+        if why := self._why_not_there():
+            return why
+        if not creatable(nullable(schema), self.table_properties):
+            return "only Delta's own code creates a table with these properties and types"
+        return None
+
+    def _why_not_here(self) -> str | None:
+        """Why delta-rs commits nothing of this sink; None if it does."""
+        if self.mode == "upsert":
+            return "mode='upsert' needs Delta's own code, which merges"
+        return self._why_not_there()
+
+    def _why_not_there(self) -> str | None:
+        """Why delta-rs cannot work where the table is; None if it can."""
+        if not places.by_delta_rs(self._place()[1].target):
+            return "the table is where delta-rs does not reach it"
+        return None
 
     def _check_columns(self, state: TableState, schema: Mapping[str, Any]) -> tuple[str, ...]:
         """Refuse a frame that does not fit; else the names of the columns that the epoch adds to the table."""

@@ -29,14 +29,16 @@ from epochal.sinks.files import manifest
 from epochal.sinks.files.handle import Concat, Rename, StagedEpoch
 from epochal.sinks.files.layout import DATA, JOINED, MANIFEST, Layout
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.storage.sink_files import Miss, SinkFiles
+from epochal.sinks.files.untouched import check_untouched
+from epochal.sinks.storage.sink_files import Miss, SinkFiles, missed
 from epochal.txn import commit_checks, failpoints
-from epochal.txn.errors import PUT_BACK, DataLost
+from epochal.txn.errors import PUT_BACK, DataLost, Refused
 from epochal.txn.files import join
 from epochal.txn.model import Attempt, Outcome
 
 log = logging.getLogger("epochal")
 
+RENAMED_ANYWHERE = 128 << 20  # bytes; up to these no store has to be asked
 CHUNK = 500  # files that go to the store at once; a kill between two chunks leaves some published and others not
 
 Item = TypeVar("Item")
@@ -61,6 +63,7 @@ class Publisher:
             self._check_same(epoch)
         else:
             check_predecessor(self.sink, self.files, self.layout, self.attempt)
+            check_untouched(self.sink, files, layout, self.attempt, epoch)
             for joins in chunks(list(enumerate(epoch.joins))):
                 self._join(joins)
             for step, renames in (("rename", epoch.files), ("marker", epoch.markers)):
@@ -83,15 +86,15 @@ class Publisher:
         return join(self.layout.target, self.layout.manifest_name(self.attempt))
 
     def _list(self, epoch: StagedEpoch) -> None:
-        """Write the manifest's entry to the staging area, then rename it: a crash leaves nothing but staged files."""
-        staged = self.layout.source(self.attempt, MANIFEST)
-        self.files.create(staged, epoch.entry(self.attempt).encode(), durable=False)  # unless an earlier try has
-        target = self._manifest
+        """Write the manifest's entry; to the staging area, then renamed, where a crash could leave half of it."""
+        staged, target = self.layout.source(self.attempt, MANIFEST), self._manifest
+        data, directly = epoch.entry(self.attempt).encode(), self.files.creates_directly()
+        if not directly:
+            self.files.create(staged, data, durable=False)  # unless an earlier try has
         self._make_folders([target])
         failpoints.hit("before-manifest")
-        try:
-            self.files.rename(staged, target)
-        except (FileNotFoundError, FileExistsError):
+        is_new = self.files.create(target, data) if directly else missed(self.files.rename, staged, target) is None
+        if not is_new:
             self._check_same(epoch)  # another process was faster
         failpoints.hit("after-manifest")
 
@@ -225,6 +228,18 @@ def _note_misses(text: str, misses: Iterable[Miss | None]) -> None:
     for miss in misses:
         if miss is not None:
             log.debug(text, extra={"error": str(miss)})
+
+
+def check_lengths(sink: str, files: SinkFiles, epoch: StagedEpoch) -> None:
+    """Refuse, while an epoch is staged, what the store could not publish when it is decided."""
+    longest = max((length for _, _, length in epoch.files), default=0)
+    limit = files.rename_limit() if longest > RENAMED_ANYWHERE else None
+    if limit is not None and longest > limit:
+        raise Refused(
+            f"sink {sink!r}: the epoch has a file of {longest:,} bytes. This store can publish files of at most "
+            f"{limit:,} bytes. Nothing of the epoch was published. Write smaller files: set max_rows_per_file, a lower "
+            "max_bytes in rolling, or more partitions"
+        )
 
 
 def check_predecessor(sink: str, files: SinkFiles, layout: Layout, attempt: Attempt) -> None:

@@ -33,6 +33,7 @@ class StagedEpoch:
     markers: tuple[Rename, ...] = ()
     has_open_pieces: bool = False  # whether it staged pieces of parts that stay open
     obsolete: tuple[str, ...] = ()  # pieces, and folders of pieces, whose rows are in published files
+    versions: tuple[str, ...] = ()  # of each of `files`, as a listing has it; journals of older versions have none
 
     def entry(self, attempt: Attempt) -> PublishedEpoch:
         """The epoch's entry in the manifest."""
@@ -55,6 +56,7 @@ class StagedEpoch:
         return {
             "told": self.facts.to_json(),
             "files": [[*rename] for rename in self.files],
+            **({"versions": [*self.versions]} if any(self.versions) else {}),
             "joins": [[[[*source] for source in one.sources], one.target] for one in self.joins],
             "markers": [[*rename] for rename in self.markers],
             "keeps": self.has_open_pieces,
@@ -71,6 +73,7 @@ class StagedEpoch:
             markers=_renames(body["markers"]),
             has_open_pieces=bool(body["keeps"]),
             obsolete=tuple(str(name) for name in _list(body["spent"])),
+            versions=tuple(str(version) for version in _list(body.get("versions", []))),
         )
 
 

@@ -9,11 +9,12 @@
         lineages/LINEAGE.json               which streams write here, and whose place they took
         manifest/LINEAGE/000000000042.json  one file per epoch: what it published
         staged/LINEAGE/000000000042.000003/ one folder per attempt, removed when the epoch is done
-          data/ ...                         what Spark's writer wrote
+          data/ ...                         what Spark's writer wrote: it was `written` until all tasks were done
           manifest.json, marker-0           what is published with it
         open/LINEAGE/000000000042/ ...      what epoch 42 added to parts that are still open
         compactions/000000000003.plan.json  also .done.json and .removed.json: which files replaced which
         compacting/000000000003-UNIQUE/     what compaction 3 joined, until it is published
+        probe/                              on S3, for a moment (`storage/objects/probe.py`)
 
 Names contain epoch and part, zero-padded, and the lineage, because two streams may share a target.
 Nothing in them is random: a repeated commit arrives at the same names.
@@ -32,6 +33,7 @@ from epochal.txn.model import Attempt, lineage_tag
 
 HOME = "_epochal"
 DATA = "data"
+WRITTEN = "written"
 MANIFEST = "manifest.json"
 MARKER = "marker"
 JOINED = "joined"

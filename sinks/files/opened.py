@@ -1,19 +1,34 @@
 """What is open in a target, indexed: an epoch looks only at the parts that it could close.
 
-The index follows the state from epoch to epoch by the keys that changed. So the cost of an epoch depends on what it
-opens and closes, not on what is open.
+The index follows the state from epoch to epoch by the keys that changed, and has of each part no more than it takes to
+decide whether the part closes. So the cost of an epoch depends on what it opens and closes, not on what is open. The
+pieces of a part are read from the state when the part is looked at.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from epochal.sinks.files.policies.rolling import NEVER, Piece, Rolling
-from epochal.sinks.files.state import AWAITED, HEADER, PIECE, TARGET, Entry, entry_of, piece_key, value_of
+from epochal.sinks.files.queue import Queue
+from epochal.sinks.files.state import (
+    AWAITED,
+    HEADER,
+    TARGET,
+    Added,
+    Entry,
+    added_of,
+    bucket_of,
+    entry_of,
+    is_piece,
+    legacy_key,
+    piece_key,
+    pieces_of,
+    readable,
+    value_of,
+)
 from epochal.txn.model import Json
 from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.typed import Edit
@@ -21,63 +36,9 @@ from epochal.txn.state.versions import SinkState
 
 PartKey: TypeAlias = tuple[str, str]  # bucket and shape
 
-
-@dataclass(slots=True)
-class Part:
-    """The pieces of one open part, by the key of the state that has them."""
-
-    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
-
-    @property
-    def first(self) -> float:
-        return min(pieces[0].at for pieces in self.pieces.values())
-
-    @property
-    def last(self) -> float:
-        return max(pieces[0].at for pieces in self.pieces.values())
-
-    def all(self) -> Iterator[Piece]:
-        return (piece for pieces in self.pieces.values() for piece in pieces)
-
-
-class Queue:
-    """Parts, or buckets, by a time. Entries that are no longer true are skipped."""
-
-    def __init__(self, time_of: Callable[[PartKey], float | None]) -> None:
-        self._time_of = time_of
-        self._heap: list[tuple[float, PartKey]] = []
-
-    def fill(self, keys: Iterable[PartKey]) -> None:
-        """Note the times of all keys that there are."""
-        self._heap = [(at, key) for key in keys if (at := self._time_of(key)) is not None]
-        heapq.heapify(self._heap)
-
-    def put(self, key: PartKey, live: int) -> None:
-        """Note the time of a key, out of so many that are there."""
-        at = self._time_of(key)
-        if at is not None:
-            heapq.heappush(self._heap, (at, key))
-        if len(self._heap) > 2 * live + 64:
-            self._heap = [item for item in {*self._heap} if self._is_true(item)]
-            heapq.heapify(self._heap)
-
-    def first(self) -> float:
-        """The earliest time; infinity if there is none."""
-        while self._heap and not self._is_true(self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else NEVER
-
-    def until(self, time: float) -> set[PartKey]:
-        """The keys whose time is not after this one."""
-        found: set[PartKey] = set()
-        while self.first() <= time:
-            found.add(heapq.heappop(self._heap)[1])
-        for key in found:  # they stay until the state says otherwise
-            self.put(key, len(self._heap) + len(found))
-        return found
-
-    def _is_true(self, item: tuple[float, PartKey]) -> bool:
-        return self._time_of(item[1]) == item[0]
+# The times of a part's first and last epoch, its bytes, its counted rows, and the keys of the state that have its
+# pieces. A plain tuple, because the collector of garbage does not look at these: there may be millions.
+Part: TypeAlias = tuple[float, float, int, int, tuple[str, ...]]
 
 
 class Opened:
@@ -89,35 +50,37 @@ class Opened:
 
     def follow(self, state: Mapping[str, Json]) -> Opened:
         """Bring the index to a state; itself."""
-        if state is self._state:
+        before = self._state
+        if state is before:
             return self
-        changed = state.changed_since(self._state) if isinstance(state, SinkState) else None
+        changed = state.changed_since(before) if isinstance(state, SinkState) else None
         self._state = None  # until it is whole: a record that cannot be read stops it anywhere
-        if changed is None:
-            self._index_anew(state)
-        else:
-            self._unlooked = False
-            for key in changed:
-                self._put(key, state.get(key))
+        with readable():
+            if changed is None or before is None:
+                self._index_anew(state)
+            else:
+                self._unlooked = False
+                self._apply(changed, before, state)
         self._state = state
         return self
 
     @property
     def pieces(self) -> int:
         """How many pieces are open."""
-        return self._open_pieces
+        return self._by_shape.total()
 
     def size(self) -> tuple[int, int]:
         """How many parts are open, and their bytes."""
-        return len(self._parts), self._bytes
+        return sum(map(len, self._parts.values())), self._bytes
 
     def parts(self) -> list[list[Piece]]:
         """The pieces of each open part, in the order of buckets."""
-        return [sorted(part.all(), key=lambda piece: piece.order) for _, part in sorted(self._parts.items())]
+        keys = sorted((bucket, shape) for shape, parts in self._parts.items() for bucket in parts)
+        return [sorted(self._pieces(key), key=lambda piece: piece.order) for key in keys]
 
     def shapes(self) -> Collection[str]:
         """The shapes of the open parts."""
-        return self._by_shape.keys()
+        return self._parts.keys()
 
     def due(self, policy: Rolling) -> float:
         """When the first open part closes by the clock; infinity for never."""
@@ -129,29 +92,33 @@ class Opened:
         policy: Rolling | None,
         clock: float,
         *,
-        buckets: Iterable[str] = (),
+        fresh: Iterable[Piece] = (),
+        complete: Iterable[str] = (),
         shape: str | None = None,
     ) -> list[Piece]:
-        """The pieces of every part that may close now: of these buckets, of another shape, or due by the clock.
+        """The pieces of every part that closes now, by its size together with the fresh pieces or by the clock.
 
-        After a start all parts are looked at once, because the limits may have changed.
+        So do parts of another shape, and those of buckets that are complete. At the first look after a start some may
+        be over limits that were higher before.
         """
         chosen: set[PartKey] = set()
-        if policy is None or self._unlooked:
-            chosen.update(self._parts)
+        if policy is None:
+            chosen.update(self._keys())
         else:
-            chosen.update((bucket, known) for bucket in buckets for known in self._shapes_of.get(bucket, ()))
+            chosen.update(self._full(policy, fresh))
+            chosen.update((bucket, known) for bucket in complete for known in self._shapes_in(bucket))
             if policy.age_limit is not None:
                 chosen |= self._by_first.until(clock - policy.age_limit)
             if policy.idle_limit is not None:
                 chosen |= self._by_last.until(clock - policy.idle_limit)
-            if shape is not None and self._by_shape.keys() - {shape}:
-                chosen.update(key for key in self._parts if key[1] != shape)
-        return [piece for key in chosen for piece in self._parts[key].all()]
+            if shape is not None:
+                others = (known for known in self._parts if known != shape)
+                chosen.update((bucket, known) for known in others for bucket in self._parts[known])
+        return [piece for key in chosen for piece in self._pieces(key)]
 
     def awaited_until(self, time: float) -> dict[str, float]:
         """The buckets that await their marker and end by this time."""
-        return {bucket: self.awaited[bucket] for bucket, _ in self._by_end.until(time)}
+        return {bucket: self.awaited[bucket] for bucket in self._by_end.until(time)}
 
     def first_end(self) -> float:
         """When the first bucket ends that awaits its marker; infinity if none does."""
@@ -192,10 +159,11 @@ class Opened:
                 edit.map(HEADER).pop(shape, None)
         for bucket, end in awaited.items():
             edit.map(AWAITED)[bucket] = end
-        for bucket in over:
+        gone = {bucket for bucket in over if bucket in self.awaited}
+        for bucket in gone:
             edit.map(AWAITED).pop(bucket, None)
         stays = any(count > 0 for count in counts.values())
-        if stays or self.awaited.keys() - {*over} or awaited:
+        if stays or len(self.awaited) > len(gone) or awaited:
             edit.value(TARGET).set(target)
         else:
             edit.value(TARGET).delete()
@@ -207,39 +175,129 @@ class Opened:
             rest.setdefault((piece.epoch, piece.bucket), []).append(piece)
             counts[piece.shape] += 1
         for (epoch, bucket), pieces in rest.items():
-            flat = self._keys.get((epoch, bucket))
-            value = value_of(pieces) if pieces else None
-            if flat is not None:
-                edit.put(flat, value)
-            elif value is not None:
-                edit.map(PIECE)[piece_key(epoch, bucket)] = value
+            legacy = legacy_key(epoch, bucket)
+            flat = legacy if legacy in self._legacy else piece_key(epoch, bucket)
+            edit.put(flat, value_of(pieces) if pieces else None)
 
-    def _index_anew(self, state: Mapping[str, Json]) -> None:
-        self._clear()
-        self._filling = True
-        with no_garbage_collection():
-            for key, value in state.items():
-                self._put(key, value)
-        self._filling = False
-        self._by_first.fill(self._parts)
-        self._by_last.fill(self._parts)
-        self._by_end.fill((bucket, "") for bucket in self.awaited)
+    def _keys(self) -> Iterator[PartKey]:
+        return ((bucket, shape) for shape, parts in self._parts.items() for bucket in parts)
+
+    def _shapes_in(self, bucket: str) -> Iterator[str]:
+        """The shapes that a bucket has open parts of; nearly always there is one shape in all."""
+        return (shape for shape, parts in self._parts.items() if bucket in parts)
+
+    def _pieces(self, key: PartKey) -> Iterator[Piece]:
+        bucket, shape = key
+        assert self._state is not None  # it has this part
+        for flat in self._parts[shape][bucket][-1]:
+            yield from pieces_of(flat, self._state[flat])
+
+    def _full(self, policy: Rolling, fresh: Iterable[Piece]) -> Iterator[PartKey]:
+        """The parts that these pieces fill; at the first look, also those that are over a limit without them."""
+        added: dict[PartKey, tuple[int, int]] = {}
+        for piece in fresh:
+            size, rows = added.get((piece.bucket, piece.shape), (0, 0))
+            added[piece.bucket, piece.shape] = size + piece.bytes, rows + (piece.rows or 0)
+        for key in self._keys() if self._unlooked else added:
+            part = self._part(key)
+            more = added.get(key, (0, 0))
+            if part is not None and policy.is_reached(part[2] + more[0], part[3] + more[1]):
+                yield key
+
+    def _part(self, key: PartKey) -> Part | None:
+        bucket, shape = key
+        parts = self._parts.get(shape)
+        return None if parts is None else parts.get(bucket)
 
     def _clear(self) -> None:
-        self._filling = False  # the queues are made at its end
         self.target: str | None = None
         self.headers: dict[str, bytes] = {}
         self.awaited: dict[str, float] = {}
-        self._parts: dict[PartKey, Part] = {}
-        self._shapes_of: dict[str, set[str]] = {}
+        self._parts: dict[str, dict[str, Part]] = {}  # by shape, and by bucket
         self._by_shape: Counter[str] = Counter()  # pieces
         self._by_epoch: Counter[int] = Counter()  # pieces
-        self._keys: dict[tuple[int, str], str] = {}  # epoch and bucket -> the key of the state
-        self._bytes = self._open_pieces = 0
+        self._legacy: set[str] = set()  # keys of pieces as older versions wrote them
+        self._bytes = 0
         self._unlooked = True
-        self._by_first = Queue(lambda key: self._parts[key].first if key in self._parts else None)
-        self._by_last = Queue(lambda key: self._parts[key].last if key in self._parts else None)
-        self._by_end = Queue(lambda key: self.awaited.get(key[0]))
+        self._by_first: Queue[PartKey] = Queue(self._first, self._keys)
+        self._by_last: Queue[PartKey] = Queue(self._last, self._keys)
+        self._by_end: Queue[str] = Queue(self.awaited.get, self.awaited.keys)
+
+    def _first(self, key: PartKey) -> float | None:
+        part = self._part(key)
+        return None if part is None else part[0]
+
+    def _last(self, key: PartKey) -> float | None:
+        part = self._part(key)
+        return None if part is None else part[1]
+
+    def _index_anew(self, state: Mapping[str, Json]) -> None:
+        self._clear()
+        keys: dict[PartKey, list[str]] = {}  # of parts of several epochs
+        with no_garbage_collection():
+            for flat, value in state.items():
+                if not is_piece(flat):
+                    self._put(flat, value)
+                    continue
+                added = added_of(flat, value)
+                self._count(flat, added, 1)
+                parts = self._parts.setdefault(added.shape, {})
+                part = parts.get(added.bucket)
+                if part is None:
+                    parts[added.bucket] = added.at, added.at, added.bytes, added.rows, (flat,)
+                else:
+                    keys.setdefault((added.bucket, added.shape), [*part[-1]]).append(flat)
+                    parts[added.bucket] = _grown(part, added, ())
+            for (bucket, shape), flats in keys.items():
+                self._parts[shape][bucket] = *self._parts[shape][bucket][:-1], tuple(flats)
+
+    def _apply(self, changed: Iterable[str], before: Mapping[str, Json], state: Mapping[str, Json]) -> None:
+        buckets: defaultdict[str, list[str]] = defaultdict(list)
+        for flat in changed:
+            if is_piece(flat):
+                buckets[bucket_of(flat)].append(flat)
+            else:
+                self._put(flat, state.get(flat))
+        for bucket, flats in buckets.items():
+            gone = {flat for flat in flats if flat in before}
+            here = {flat: added_of(flat, state[flat]) for flat in flats if flat in state}
+            for flat in gone:
+                self._count(flat, added_of(flat, before[flat]), -1)
+            for shape in [*self._shapes_in(bucket)] if gone else ():
+                self._shrink((bucket, shape), gone, state)
+            for flat, added in here.items():
+                self._count(flat, added, 1)
+                key = bucket, added.shape
+                part = self._part(key)
+                alone = added.at, added.at, added.bytes, added.rows, (flat,)
+                self._set(key, alone if part is None else _grown(part, added, (flat,)))
+
+    def _shrink(self, key: PartKey, gone: set[str], state: Mapping[str, Json]) -> None:
+        part = self._part(key)
+        assert part is not None  # the caller has found it
+        left = [flat for flat in part[-1] if flat not in gone]
+        if len(left) == len(part[-1]):
+            return
+        all_added = [added_of(flat, state[flat]) for flat in left]
+        smaller: Part | None = None
+        for flat, added in zip(left, all_added, strict=True):
+            alone = added.at, added.at, added.bytes, added.rows, (flat,)
+            smaller = alone if smaller is None else _grown(smaller, added, ())
+        self._set(key, None if smaller is None else (*smaller[:-1], tuple(left)))
+
+    def _set(self, key: PartKey, part: Part | None) -> None:
+        bucket, shape = key
+        before = self._part(key)
+        if part is not None:
+            self._parts.setdefault(shape, {})[bucket] = part
+        elif before is not None:
+            del self._parts[shape][bucket]
+            if not self._parts[shape]:
+                del self._parts[shape]
+        if part is not None and (before is None or part[0] != before[0]):
+            self._by_first.put(key)
+        if part is not None and (before is None or part[1] != before[1]):
+            self._by_last.put(key)
 
     def _put(self, flat: str, value: Json) -> None:
         match entry_of(flat, value):
@@ -253,46 +311,21 @@ class Opened:
                 self.awaited.pop(bucket, None)
                 if end is not None:
                     self.awaited[bucket] = end
-                if not self._filling:
-                    self._by_end.put((bucket, ""), len(self.awaited))
-            case Entry(epoch=epoch, key=bucket, pieces=pieces):
-                self._put_pieces(flat, epoch, bucket, pieces)
+                    self._by_end.put(bucket)
 
-    def _put_pieces(self, flat: str, epoch: int, bucket: str, pieces: tuple[Piece, ...]) -> None:
-        known = self._keys.get((epoch, bucket)) == flat
-        for shape in [*self._shapes_of.get(bucket, ())] if known else ():
-            before = self._parts[bucket, shape].pieces.pop(flat, ())
-            self._count(before, -1)
-            if not self._parts[bucket, shape].pieces:
-                del self._parts[bucket, shape]
-                self._shapes_of[bucket].discard(shape)
-            elif before:
-                self._note((bucket, shape))
-        if not pieces:
-            self._keys.pop((epoch, bucket), None)
-            if not self._shapes_of.get(bucket):
-                self._shapes_of.pop(bucket, None)
-            return
-        key = bucket, pieces[0].shape
-        self._parts.setdefault(key, Part()).pieces[flat] = pieces
-        self._shapes_of.setdefault(bucket, set()).add(key[1])
-        self._keys[epoch, bucket] = flat
-        self._count(pieces, 1)
-        self._note(key)
+    def _count(self, flat: str, added: Added, sign: int) -> None:
+        self._by_shape[added.shape] += sign * added.pieces
+        self._by_epoch[added.epoch] += sign * added.pieces
+        self._bytes += sign * added.bytes
+        if not self._by_shape[added.shape]:
+            del self._by_shape[added.shape]
+        if not self._by_epoch[added.epoch]:
+            del self._by_epoch[added.epoch]
+        if flat[0].isdecimal():
+            (self._legacy.add if sign > 0 else self._legacy.discard)(flat)
 
-    def _count(self, pieces: Iterable[Piece], sign: int) -> None:
-        for piece in pieces:
-            self._by_shape[piece.shape] += sign
-            self._by_epoch[piece.epoch] += sign
-            self._bytes += sign * piece.bytes
-            self._open_pieces += sign
-            if not self._by_shape[piece.shape]:
-                del self._by_shape[piece.shape]
-            if not self._by_epoch[piece.epoch]:
-                del self._by_epoch[piece.epoch]
 
-    def _note(self, key: PartKey) -> None:
-        if self._filling:
-            return
-        self._by_first.put(key, len(self._parts))
-        self._by_last.put(key, len(self._parts))
+def _grown(part: Part, added: Added, flat: tuple[str, ...]) -> Part:
+    """A part with what one more epoch added."""
+    first, last, size, rows, keys = part
+    return min(first, added.at), max(last, added.at), size + added.bytes, rows + added.rows, (*keys, *flat)

@@ -24,9 +24,9 @@ from epochal.sinks.spark.values import quoted
 from epochal.sinks.storage.paths import spark_path
 from epochal.sinks.storage.register import Lineages, Register
 from epochal.sinks.storage.sink_files import SinkFiles
-from epochal.txn.cuts import NoPast, SinkAt
 from epochal.txn.errors import CutGone
 from epochal.txn.model import Json, canonical
+from epochal.txn.past import NoPast, SinkAt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

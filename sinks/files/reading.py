@@ -5,7 +5,7 @@ from __future__ import annotations
 from epochal.sinks.files.compaction import live
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.manifest import PublishedEpoch
-from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.targets import resolve_target
 from epochal.txn.errors import Refused
 
 
@@ -22,7 +22,7 @@ def published(path: str) -> list[PublishedEpoch]:
     Where `epochal compact` runs, a file may be gone when it is opened: then list again.
     Refused if no stream has ever claimed the target: most often the path is misspelt.
     """
-    files, target = resolve(path)
+    files, target = resolve_target(path)
     found = live.published(files, target)
     if not found and not files.names(Layout(target).lineages):
         raise Refused(

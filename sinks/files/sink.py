@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from epochal.sinks.files import manifest, past
 from epochal.sinks.files.audit.auditor import Auditor
 from epochal.sinks.files.columns import TargetColumns
-from epochal.sinks.files.commit import Publisher, check_predecessor
+from epochal.sinks.files.commit import Publisher, check_lengths, check_predecessor
 from epochal.sinks.files.formats import joining
 from epochal.sinks.files.handle import Rename, StagedEpoch
 from epochal.sinks.files.layout import DATA, Layout, part_name
@@ -31,14 +31,15 @@ from epochal.sinks.files.stage import checking, connecting, delta_tables
 from epochal.sinks.files.stage.announcing import Announcer
 from epochal.sinks.files.stage.closing import Closer
 from epochal.sinks.files.stage.writing import Stager
-from epochal.sinks.storage.hadoop import resolve, session_for
+from epochal.sinks.files.untouched import versions_of
+from epochal.sinks.storage.hadoop import session_for
 from epochal.sinks.storage.register import Register
 from epochal.sinks.storage.sink_files import SinkFiles
-from epochal.sinks.storage.targets import check_writable
+from epochal.sinks.storage.targets import check_writable, resolve_target
 from epochal.txn.audit import Scope, StoreReport
-from epochal.txn.cuts import SinkAt
 from epochal.txn.errors import Refused
 from epochal.txn.model import (
+    NO_EPOCH,
     Attempt,
     Batch,
     Claim,
@@ -50,11 +51,11 @@ from epochal.txn.model import (
     RollRequest,
     Staged,
 )
+from epochal.txn.past import SinkAt
 from epochal.txn.state.typed import Edit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 log = logging.getLogger("epochal")
 
@@ -68,6 +69,7 @@ class Looked:
     at: Sequence[Piece] = ()
     plan: RollPlan = field(default_factory=lambda: RollPlan((), ()))
     fresh: frozenset[Piece] = frozenset()
+    versions: Mapping[str, str] = field(default_factory=dict)  # of its own, by their staged names
 
 
 class RollingFileSink(FileOptions):
@@ -86,9 +88,9 @@ class RollingFileSink(FileOptions):
         self._spreads = self.rolling is not None  # a file may hold rows of several epochs
         self._bound: tuple[SinkFiles, Layout] | None = None
         self._checked_open = False
+        self._fits = ""  # the start whose columns need no further look; a cache
         self._warned_of_watermark = False
         self._index = Opened()  # a cache: the last state, indexed
-        self._columns: StructType | None = None  # of the frame that was checked: for readers of the journal
 
     @property
     def rolls(self) -> RollingFileSink:
@@ -102,14 +104,22 @@ class RollingFileSink(FileOptions):
     def audits(self) -> RollingFileSink:
         return self
 
-    def describe(self) -> dict[str, Json]:
-        description = {**super().describe(), "target": self._place()[1].target}
+    @property
+    def past(self) -> RollingFileSink:
+        return self
+
+    @property
+    def connect(self) -> RollingFileSink:
+        return self
+
+    def describe(self, rows: DataFrame | None = None) -> dict[str, Json]:
+        description = {**super().describe(rows), "target": self._place()[1].target}
         if not self.opens:
             description.pop("compression", None)  # it is for parts that are still to be joined
         if self.has_header:
             description["header"] = True
-        if self._columns is not None:
-            description[past.KEY] = past.reading_of(self, self._columns).to_json()
+        if rows is not None:
+            description[past.KEY] = past.reading_of(self, rows.schema).to_json()
         return description
 
     @classmethod
@@ -135,9 +145,8 @@ class RollingFileSink(FileOptions):
         return manifest.remember(files, layout, self._register.read(), lineage)
 
     def check_frame(self, rows: DataFrame) -> list[str]:
-        check_writable(self.name, self._place()[1].target)
-        self._columns = rows.schema
-        return [*checking.faults(rows, self), *self._target_columns(rows.schema).faults(self._register)]
+        check_writable(self.name, self._place()[1].target, rows.sparkSession)
+        return [*checking.faults(rows, self), *self._target_columns(rows).faults(self._register)]
 
     def connect_faults(self) -> list[str]:
         return connecting.faults(self)
@@ -148,7 +157,7 @@ class RollingFileSink(FileOptions):
                 "sink %r keeps the rows of every epoch, and the output mode complete gives all again", self.name
             )
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: DataFrame | None = None) -> bool:
         files, layout = self._place()
         for other in claim.replaces:
             if files.names(layout.open(other)):
@@ -157,9 +166,8 @@ class RollingFileSink(FileOptions):
                     f"{layout.open(other)}, whose rows would never be published. Publish them first: `epochal roll` "
                     "with that stream's checkpoint"
                 )
-        if self._columns is None:  # a command claims it, without a frame
-            return self._register.claim(claim, version=version)
-        noted = partial(self._target_columns(self._columns).noted, claim)
+        # A command that claims it has no frame, and leaves the columns as they are.
+        noted = None if rows is None else partial(self._target_columns(rows).noted, claim)
         return self._register.claim(claim, version=version, notes=noted)
 
     def withdraw(self, claim: Claim) -> None:
@@ -171,6 +179,7 @@ class RollingFileSink(FileOptions):
     def stage(self, batch: Batch[DataFrame]) -> Staged:
         attempt, rows = batch.attempt, batch.rows
         check_predecessor(self.name, *self._place(), attempt)
+        self._check_columns(attempt, rows)
         opened = self._opened(batch.state)
         self._check_open(attempt.lineage, opened)
         self._warn_of_watermark(batch)
@@ -185,19 +194,22 @@ class RollingFileSink(FileOptions):
             for bucket, entry in written.files:
                 target = f"{bucket}{part_name(attempt, len(renames), entry.name)}"
                 renames.append((f"{DATA}/{entry.name}", target, entry.length))
-            epoch = StagedEpoch(facts, files=tuple(renames))
-            return self._staged(attempt, epoch, opened, batch.edit(), Looked(), marks, clock)
+            epoch = StagedEpoch(facts, files=tuple(renames), versions=tuple(e.version for _, e in written.files))
+            self._stager.sync(attempt, [name for name, _, _ in renames])
+            return self._staged(attempt, epoch, opened, batch.edit(), Looked(), marks, clock, opened.headers)
         fresh = self._stager.pieces(rows.sparkSession, attempt, written, clock)
         if policy is None:  # every written file is published by itself, and parts that are still open are closed
             looked_at = opened.candidates(None, clock)
             plan = rolling.roll_plan(looked_at, None, clock)
             plan = RollPlan((*plan.closed, *((piece,) for piece in fresh)), plan.open)
         else:
-            looked_at = opened.candidates(policy, clock, buckets={*buckets, *marks.complete}, shape=written.shape)
+            looked_at = opened.candidates(policy, clock, fresh=fresh, complete=marks.complete, shape=written.shape)
             pieces = [*looked_at, *fresh]
             plan = rolling.roll_plan(pieces, policy, clock, shape=written.shape, complete=marks.complete)
-        looked = Looked(looked_at, plan, frozenset(fresh))
-        staged = self._roll(attempt, opened, batch.edit(), looked, marks, clock, rows.sparkSession, facts)
+        versions = {f"{DATA}/{entry.name}": entry.version for _, entry in written.files}
+        looked = Looked(looked_at, plan, frozenset(fresh), versions)
+        headers = {**opened.headers, **written.part_headers}
+        staged = self._roll(attempt, opened, batch.edit(), looked, marks, clock, rows.sparkSession, facts, headers)
         return replace(staged, bytes=sum(entry.length for _, entry in written.files))
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
@@ -220,14 +232,15 @@ class RollingFileSink(FileOptions):
         opened = self._opened(request.state)
         marks = self._marks(opened, (), None, clock) if self._awaits("clock") else Marks()
         policy = None if request.every else self.rolling
-        looked_at = opened.candidates(policy, clock, buckets=marks.complete)
+        looked_at = opened.candidates(policy, clock, complete=marks.complete)
         plan = rolling.roll_plan(looked_at, policy, clock, complete=marks.complete)
         if not plan.closed and not marks.complete:
             return None
         needs_spark = any(joining.format_of(shape) not in joining.BY_BYTES for shape in opened.shapes())
         session = session_for(self._place()[1].target) if needs_spark else None
         looked = Looked(looked_at, plan)
-        return self._roll(request.attempt, opened, request.edit(), looked, marks, clock, session, EpochFacts())
+        edit, headers = request.edit(), opened.headers
+        return self._roll(request.attempt, opened, edit, looked, marks, clock, session, EpochFacts(), headers)
 
     def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
         return [
@@ -274,6 +287,7 @@ class RollingFileSink(FileOptions):
         clock: float,
         spark: SparkSession | None,
         facts: EpochFacts,
+        headers: Mapping[str, bytes],
     ) -> Staged:
         """Close the parts that the plan closes, and record those that stay open."""
         files, layout = self._place()
@@ -284,21 +298,24 @@ class RollingFileSink(FileOptions):
             layout,
             attempt,
             stager.writer,
-            {**opened.headers, **stager.headers},
+            headers,
             stager.schemas,
             opened,
         )
         if self.rolling is not None:
             closer.merge_below = self.rolling.merge_limit
         closed = closer.close(looked.plan, looked.fresh, spark)
+        opening = [f"{DATA}/{piece.name}" for piece in looked.plan.open if piece in looked.fresh]
+        stager.sync(attempt, [*closed.staged, *opening])  # all at once: of thousands of files it is the longest step
         epoch = StagedEpoch(
             facts,
             files=closed.renames,
             joins=closed.joins,
-            has_open_pieces=any(piece in looked.fresh for piece in looked.plan.open),
+            has_open_pieces=bool(opening),
             obsolete=closed.obsolete,
+            versions=versions_of(files, layout, attempt, closed.renames, looked.versions),
         )
-        return self._staged(attempt, epoch, opened, edit, looked, marks, clock)
+        return self._staged(attempt, epoch, opened, edit, looked, marks, clock, headers)
 
     def _staged(
         self,
@@ -309,8 +326,10 @@ class RollingFileSink(FileOptions):
         looked: Looked,
         marks: Marks,
         clock: float,
+        headers: Mapping[str, bytes],
     ) -> Staged:
         files, layout = self._place()
+        check_lengths(self.name, files, epoch)
         whole = Announcer(files, layout, attempt, self.marker).announce(epoch, marks)
         body: dict[str, Json] = {"target": layout.target, **whole.to_json(), "clock": clock}
         opened.change(
@@ -318,7 +337,7 @@ class RollingFileSink(FileOptions):
             layout.target,
             looked_at=looked.at,
             left=looked.plan.open,
-            headers={**opened.headers, **self._stager.headers},
+            headers=headers,
             awaited=marks.awaited,
             over=marks.complete if attempt.roll or isinstance(self.marker, Complete) else tuple(opened.awaited),
         )
@@ -371,10 +390,21 @@ class RollingFileSink(FileOptions):
             )
         self._checked_open = True
 
+    def _check_columns(self, attempt: Attempt, rows: DataFrame) -> None:
+        """Refuse columns that no longer fit, until an epoch of this start is published: no older attempt wins then."""
+        if self._fits == attempt.start:
+            return
+        if attempt.after is not None and attempt.after > NO_EPOCH:
+            before = manifest.read(*self._place(), attempt.lineage, attempt.after)
+            if before.start == attempt.start and before.generation == attempt.generation:
+                self._fits = attempt.start
+                return
+        self._target_columns(rows).check_own(attempt, self._register)
+
     def _place(self) -> tuple[SinkFiles, Layout]:
         """The file system and the paths, resolved when first needed: only then is there a session."""
         if self._bound is None:
-            files, target = resolve(self.path)
+            files, target = resolve_target(self.path)
             self._bound = files, Layout(target)
         return self._bound
 
@@ -383,8 +413,8 @@ class RollingFileSink(FileOptions):
         files, layout = self._place()
         return Register(files, layout.lineages)
 
-    def _target_columns(self, schema: StructType) -> TargetColumns:
-        return TargetColumns(self, *self._place(), schema)
+    def _target_columns(self, rows: DataFrame) -> TargetColumns:
+        return TargetColumns(self, *self._place(), rows.schema, _capitals_count(rows))
 
     @cached_property
     def _stager(self) -> Stager:
@@ -398,6 +428,11 @@ class RollingFileSink(FileOptions):
                 f"{layout.target}. Run `epochal recover CHECKPOINT` before the path is changed"
             )
         return body
+
+
+def _capitals_count(rows: DataFrame) -> bool:
+    """Whether the session takes `a` and `A` for two columns."""
+    return rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def _first_clock(earlier: Sequence[Handle]) -> float:

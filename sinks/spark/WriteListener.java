@@ -24,7 +24,7 @@ public final class WriteListener implements QueryExecutionListener {
     private final CountDownLatch over = new CountDownLatch(1);
     private SparkSession session;
     private String folder;
-    private String told;
+    private String metrics;
     private volatile String seen = "";
 
     /** From now on, until `stop`. */
@@ -44,7 +44,7 @@ public final class WriteListener implements QueryExecutionListener {
             if (writing.cmd() instanceof InsertIntoHadoopFsRelationCommand) {
                 InsertIntoHadoopFsRelationCommand command = (InsertIntoHadoopFsRelationCommand) writing.cmd();
                 if (folder.equals(command.outputPath().toUri().getPath())) {
-                    told = metric(command, "numFiles") + " " + metric(command, "numOutputBytes") + " "
+                    metrics = metric(command, "numFiles") + " " + metric(command, "numOutputBytes") + " "
                             + metric(command, "numOutputRows");
                     over.countDown();
                     return;
@@ -60,7 +60,7 @@ public final class WriteListener implements QueryExecutionListener {
 
     /** "files bytes rows", or null if Spark has said nothing of the write in so many seconds. */
     public String take(long seconds) throws Exception {
-        return over.await(seconds, TimeUnit.SECONDS) ? told : null;
+        return over.await(seconds, TimeUnit.SECONDS) ? metrics : null;
     }
 
     /** What else has run meanwhile. */

@@ -32,7 +32,8 @@ def as_bad_rows(sink: str, fault: PySparkException) -> BadRows | None:
     """The error of a sink whose rows failed a check of ours or Spark's analysis; None if the fault is another."""
     from pyspark.errors import AnalysisException
 
-    reason = reason_of(fault)
+    # What the analysis says has the whole plan in it, and so our checks as they are written there.
+    reason = None if isinstance(fault, AnalysisException) else reason_of(fault)
     if reason is None and not isinstance(fault, AnalysisException):
         return None
     return BadRows(f"sink {sink!r}: {reason or fault.getMessage()}. Nothing of the epoch was written")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from epochal.sinks.spark import staging
+from epochal.sinks.spark.sessions import set_for
 from epochal.sinks.storage import java_code
 from epochal.sinks.storage.connect import is_connect
 from epochal.txn.errors import Refused
@@ -62,7 +64,8 @@ def written(
     counter = None
     if sums is not None:
         counter, frame = _watched(frame, sums)
-    counts = _counted(spark, folder, lambda: save(frame))
+    with set_for(spark, staging.settings_for(spark, folder)):
+        counts = _counted(spark, folder, lambda: save(frame))
     return Written(counts, {} if counter is None else dict(counter.get))
 
 

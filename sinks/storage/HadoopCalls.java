@@ -3,9 +3,11 @@ package epochal;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -32,7 +34,7 @@ import org.apache.hadoop.ipc.RemoteException;
  */
 public final class HadoopCalls {
     private static final int BUFFER = 1 << 20;
-    private static final int THREADS = 8; // a NameNode has ten handlers unless set otherwise
+    private static final int THREADS = 8; // for listings
     private static final String DELAY = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms";
     private static final String TRIES = "dfs.client.block.write.locateFollowingBlock.retries";
     private static final Map CLUSTERS = new HashMap();
@@ -111,6 +113,18 @@ public final class HadoopCalls {
         }
     }
 
+    /** A file to be read a piece at a time. */
+    public FSDataInputStream open(String path) throws Exception {
+        Path place = new Path(path);
+        return system(place).open(place);
+    }
+
+    /** A new file to be written a piece at a time. */
+    public FSDataOutputStream begin(String path) throws Exception {
+        Path place = new Path(path);
+        return system(place).create(place, false);
+    }
+
     /** The length of a file, or -1 if there is none. */
     public long length(String path) throws Exception {
         Path place = new Path(path);
@@ -131,31 +145,102 @@ public final class HadoopCalls {
         }
     }
 
-    /** What is in a folder, or every file below it: "length kind name" with a zero after each. */
+    /** What is in a folder, or every file below it: "length kind version name" with a zero after each. */
     public String list(String path, boolean below) throws Exception {
         Path place = new Path(path);
-        StringBuilder told = new StringBuilder();
-        list(system(place), place, "", below, told);
-        return told.toString();
+        StringBuilder answer = new StringBuilder();
+        list(place, below, answer);
+        return answer.toString();
     }
 
-    private void list(FileSystem system, Path folder, String prefix, boolean below, StringBuilder told)
-            throws Exception {
-        FileStatus[] found;
-        try {
-            found = system.listStatus(folder);
-        } catch (FileNotFoundException none) {
-            return;
+    /** A level of folders at a time, each side by side: an epoch may have written thousands of them. */
+    private void list(Path root, boolean below, StringBuilder answer) throws Exception {
+        boolean keepsTimes = system(root) instanceof DistributedFileSystem; // whatever a file is renamed to
+        List folders = new ArrayList();
+        List prefixes = new ArrayList();
+        folders.add(root);
+        prefixes.add("");
+        while (!folders.isEmpty()) {
+            Object[] found = listed((Path[]) folders.toArray(new Path[0]));
+            List deeper = new ArrayList();
+            List longer = new ArrayList();
+            for (int i = 0; i < found.length; i++) {
+                if (found[i] instanceof Exception) {
+                    throw (Exception) found[i];
+                }
+                FileStatus[] entries = (FileStatus[]) found[i];
+                for (int j = 0; j < entries.length; j++) {
+                    String name = prefixes.get(i) + entries[j].getPath().getName();
+                    if (entries[j].isDirectory() && below) {
+                        deeper.add(entries[j].getPath());
+                        longer.add(name + "/");
+                    } else {
+                        answer.append(entries[j].getLen()).append(entries[j].isDirectory() ? " d " : " f ");
+                        answer.append(keepsTimes ? String.valueOf(entries[j].getModificationTime()) : "");
+                        answer.append(' ').append(name).append('\0');
+                    }
+                }
+            }
+            folders = deeper;
+            prefixes = longer;
         }
-        for (int i = 0; i < found.length; i++) {
-            String name = prefix + found[i].getPath().getName();
-            if (found[i].isDirectory() && below) {
-                list(system, found[i].getPath(), name + "/", true, told);
-            } else {
-                told.append(found[i].getLen()).append(found[i].isDirectory() ? " d " : " f ").append(name);
-                told.append('\0');
+    }
+
+    /** What is in each of these folders, or why it could not be listed. */
+    private Object[] listed(final Path[] folders) throws Exception {
+        final Object[] found = new Object[folders.length];
+        final AtomicInteger next = new AtomicInteger();
+        final HadoopCalls calls = this;
+        Thread[] threads = new Thread[Math.min(THREADS, folders.length)];
+        for (int i = 1; i < threads.length; i++) {
+            threads[i] = new Thread("epochal-files-" + i) {
+                public void run() {
+                    calls.listNext(folders, found, next);
+                }
+            };
+            threads[i].setDaemon(true);
+            threads[i].start();
+        }
+        listNext(folders, found, next);
+        for (int i = 1; i < threads.length; i++) {
+            threads[i].join();
+        }
+        return found;
+    }
+
+    /** What one of the threads does: the next folder, until there is none. */
+    public void listNext(Path[] folders, Object[] found, AtomicInteger next) {
+        for (int at = next.getAndIncrement(); at < folders.length; at = next.getAndIncrement()) {
+            try {
+                found[at] = system(folders[at]).listStatus(folders[at]);
+            } catch (FileNotFoundException none) {
+                found[at] = new FileStatus[0];
+            } catch (Exception fault) {
+                found[at] = fault;
+            } catch (Error fault) {
+                found[at] = new IOException(fault);
             }
         }
+    }
+
+    /** How many lines a file has, also one at the end that does not end. */
+    public long lines(String path) throws Exception {
+        Path place = new Path(path);
+        byte[] buffer = new byte[1 << 16];
+        long lines = 0;
+        byte last = '\n';
+        FSDataInputStream stream = system(place).open(place);
+        try {
+            for (int length = stream.read(buffer); length > 0; length = stream.read(buffer)) {
+                for (int i = 0; i < length; i++) {
+                    lines += buffer[i] == '\n' ? 1 : 0;
+                }
+                last = buffer[length - 1];
+            }
+        } finally {
+            stream.close();
+        }
+        return last == '\n' ? lines : lines + 1;
     }
 
     public void rename(String source, String target) throws Exception {
@@ -221,20 +306,20 @@ public final class HadoopCalls {
     }
 
     /**
-     * One operation for many files, side by side and in no order: a zero between paths, two between steps.
+     * One operation for many files, so many at once and in no order: a zero between paths, two between steps.
      *
      * Answers for each step, with a zero after it: "=" and the result, "!" with the class and the message of what went
      * wrong, or "-" if it was not begun. A missing file or a name that is taken is an answer; after any other fault no
      * further step is begun. Nothing is at work any more when this returns.
      */
-    public String each(String operation, String work) throws Exception {
+    public String each(String operation, String work, int atOnce) throws Exception {
         final String[] steps = work.split("\0\0");
         final String[] answers = new String[steps.length];
         final AtomicInteger next = new AtomicInteger();
         final AtomicBoolean failed = new AtomicBoolean();
         final String todo = operation;
         final HadoopCalls calls = this;
-        Thread[] threads = new Thread[Math.min(THREADS, steps.length)];
+        Thread[] threads = new Thread[Math.min(atOnce, steps.length)];
         for (int i = 0; i < threads.length; i++) {
             threads[i] = new Thread("epochal-files-" + i) {
                 public void run() {
@@ -247,11 +332,11 @@ public final class HadoopCalls {
         for (int i = 0; i < threads.length; i++) {
             threads[i].join();
         }
-        StringBuilder told = new StringBuilder();
+        StringBuilder answer = new StringBuilder();
         for (int i = 0; i < answers.length; i++) {
-            told.append(answers[i] == null ? "-" : answers[i].replace('\0', ' ')).append('\0');
+            answer.append(answers[i] == null ? "-" : answers[i].replace('\0', ' ')).append('\0');
         }
-        return told.toString();
+        return answer.toString();
     }
 
     /** What one of the threads does: the next step, until there is none. */
@@ -288,6 +373,8 @@ public final class HadoopCalls {
             concat(paths[0], (String[]) Arrays.copyOfRange(paths, 1, paths.length));
         } else if ("length".equals(operation)) {
             return String.valueOf(length(paths[0]));
+        } else if ("lines".equals(operation)) {
+            return String.valueOf(lines(paths[0]));
         } else if ("makeFolder".equals(operation)) {
             makeFolder(paths[0]);
         } else if ("delete".equals(operation)) {
@@ -311,7 +398,7 @@ public final class HadoopCalls {
     }
 
     /**
-     * HDFS by a client of our own, one for each cluster. Who closes a file before the DataNode has told of its block
+     * HDFS by a client of our own, one for each cluster. Who closes a file before the DataNode has reported its block
      * waits, 400 ms at first unless set otherwise, which a small file always does. Ours begins with 1 ms, and gives up
      * no sooner.
      */

@@ -7,8 +7,9 @@ here: Hadoop's local rename can have two winners (`epochal.txn.files.LocalSinkFi
 from __future__ import annotations
 
 import sys
+import uuid
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,19 +17,31 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from epochal.sinks.storage import connect, filesystems, hadoop_errors, java_code, webhdfs
-from epochal.sinks.storage.sink_files import LocalSinkFiles, Miss, SinkFiles, side_by_side
+from epochal.sinks.storage.sink_files import CHUNK, LocalSinkFiles, Miss, SinkFiles, named, side_by_side
 from epochal.txn.errors import Refused
-from epochal.txn.files import TEMPORARY, Entry, is_local, local_path, temporary_file_vanished
+from epochal.txn.files import TEMPORARY, Entry, is_local, join, local_path, temporary_file_vanished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MANY = 256  # steps
+FEW_AT_ONCE, MANY_AT_ONCE = 8, 32
+
+
+def at_once(steps: int) -> int:
+    """How many requests are under way at once, of so many.
+
+    A NameNode has ten handlers unless set otherwise. But most of a request's time passes on the way, and while the
+    NameNode's log is written, so with thousands of files it answers more if it is asked more.
+    """
+    return MANY_AT_ONCE if steps >= MANY else FEW_AT_ONCE
 
 
 class HadoopFiles:
     """One Hadoop file system, as Spark's JVM reaches it. Each operation is one call there (`HadoopCalls.java`)."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, *, at_once: Callable[[int], int] = at_once) -> None:
+        self._spark, self._at_once = spark, at_once
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsc.hadoopConfiguration()
 
@@ -70,6 +83,12 @@ class HadoopFiles:
     def move_folder(self, source: str, target: str) -> None:
         self.rename(source, target)
 
+    def rename_limit(self) -> int | None:
+        return None
+
+    def creates_directly(self) -> bool:
+        return False
+
     def joins_in_place(self, folder: str) -> bool:
         """HDFS has concat, but not for what is encrypted or erasure-coded."""
         system = self._system(folder)
@@ -94,6 +113,34 @@ class HadoopFiles:
         with python_errors(path):
             return bytes(self.calls.head(path, size))
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with python_errors(path):
+            stream = self.calls.open(path)
+            try:
+                while piece := bytes(stream.readNBytes(CHUNK)):
+                    yield piece
+            finally:
+                stream.close()
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> bool:
+        if self.length(path) is not None:
+            return False
+        folder, _, name = path.rpartition("/")
+        temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        with python_errors(path):
+            stream = self.calls.begin(temporary)
+            try:
+                for piece in chunks:
+                    stream.write(bytearray(piece))
+                stream.hsync()
+            except OSError:  # of what is copied: an error of Hadoop's is none before it is translated
+                stream.close()
+                self.delete(temporary)
+                raise
+            finally:
+                stream.close()
+        return named(self, temporary, path)
+
     def make_folder(self, path: str) -> None:
         with python_errors(path):
             self.calls.makeFolder(path)
@@ -114,6 +161,9 @@ class HadoopFiles:
     def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
         found = [int(length) for length in self._each("length", [(path,) for path in paths])]
         return [length if length >= 0 else None for length in found]
+
+    def line_counts(self, paths: Sequence[str]) -> Sequence[int]:
+        return [int(count) for count in self._each("lines", [(path,) for path in paths])]
 
     def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
         return [answer if isinstance(answer, Miss) else None for answer in self._tried("rename", moves, named=1)]
@@ -171,10 +221,11 @@ class HadoopFiles:
         if not steps:
             return []
         with python_errors(steps[0][named]):
-            told = str(self.calls.each(operation, "\0\0".join("\0".join(step) for step in steps)))
+            work = "\0\0".join("\0".join(step) for step in steps)
+            joined = str(self.calls.each(operation, work, self._at_once(len(steps))))
         answers: list[str | Miss] = []
         faults: list[OSError] = []
-        for step, answer in zip(steps, told.split("\0")[:-1], strict=True):
+        for step, answer in zip(steps, joined.split("\0")[:-1], strict=True):
             if answer.startswith("!"):
                 kind, _, message = answer[1:].partition(" ")
                 fault = hadoop_errors.python_error(step[named], kind, message)
@@ -190,10 +241,10 @@ class HadoopFiles:
 
     def _entries(self, path: str, *, below: bool) -> Iterator[Entry]:
         with python_errors(path):
-            told = str(self.calls.list(path, below))
-        for entry in told.split("\0")[:-1]:
-            length, kind, name = entry.split(" ", 2)
-            yield Entry(name, int(length), kind == "d")
+            listed = str(self.calls.list(path, below))
+        for entry in listed.split("\0")[:-1]:
+            length, kind, version, name = entry.split(" ", 3)
+            yield Entry(name, int(length), kind == "d", version)
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)

@@ -48,13 +48,17 @@ def from_java(path: str, fault: Py4JError) -> OSError:
 def in_short(fault: Exception) -> str:
     """One line about a failure; the sentence that matters, if Spark has wrapped one of Hadoop's."""
     if not isinstance(fault, Py4JError):
-        return f"{type(fault).__name__}: {fault}"
+        return _named(type(fault).__name__, str(fault))
     found = list(chain(fault))
     for kind, message in found:
         if _simple(kind) in _WITH_ADVICE:
             # The path is in the message: Spark's writer has chosen it.
             return str(python_error("Hadoop", kind, message))
-    return f"{found[0][0]}: {in_one_line(found[0][1])}" if found else in_one_line(str(fault))
+    return _named(found[0][0], in_one_line(found[0][1])) if found else in_one_line(str(fault))
+
+
+def _named(kind: str, message: str) -> str:
+    return f"{kind}: {message}" if message else kind
 
 
 def chain(fault: Py4JError) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -64,6 +65,7 @@ class Lineages:
         return Lineages(self.version + 1, others, self.notes)
 
 
+@lru_cache(maxsize=256)
 def safe_name(lineage: str) -> str:
     """A lineage as a folder or file is named after it: never a name that leads elsewhere."""
     if not lineage:
@@ -81,6 +83,7 @@ class Register:
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
+        self._decoded: tuple[bytes, Lineages] | None = None  # a cache: many streams on one target are much to decode
 
     def read(self) -> Lineages:
         """The newest version. Read each time: a folder that was wiped may have come to the same number again."""
@@ -91,9 +94,12 @@ class Register:
                 return Lineages(0, self._before_claims(names))
             path = join(self._folder, _name(newest))
             try:
-                return _decode(path, self._files.read(path))
+                data = self._files.read(path)
             except FileNotFoundError:
                 continue  # there is a newer one
+            if self._decoded is None or self._decoded[0] != data:
+                self._decoded = data, _decode(path, data)
+            return self._decoded[1]
         raise OSError(f"{self._folder}: claims vanish while they are read; is another program cleaning it?")
 
     def claim(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias, TypeVar
 
-from epochal.txn.files import Files, LocalFiles, sync_folder
+from epochal.txn.files import TEMPORARY, Files, LocalFiles, sync_folder
 
 MANY = 100
 AT_ONCE = 8  # threads that copy
+CHUNK = 1 << 20  # bytes that are in memory while a file is copied
 
 Item = TypeVar("Item")
 
@@ -24,6 +26,12 @@ class SinkFiles(Files, Protocol):
 
     def move_folder(self, source: str, target: str) -> None:
         """Move a folder to a name that does not exist yet; FileExistsError or FileNotFoundError otherwise."""
+
+    def rename_limit(self) -> int | None:
+        """How many bytes a file may have that is to be renamed; None for any number."""
+
+    def creates_directly(self) -> bool:
+        """Whether `create` writes under the name itself, so that a small file need not be staged and renamed."""
 
     def joins_in_place(self, folder: str) -> bool:
         """Whether `join_in_place` works for files below a folder."""
@@ -46,6 +54,15 @@ class SinkFiles(Files, Protocol):
     def head(self, path: str, size: int) -> bytes:
         """The first `size` bytes of a file, or all if it has fewer."""
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """A file's content, a piece at a time: it need not fit into memory. FileNotFoundError if there is none."""
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> bool:
+        """`create` for content that comes in pieces. The pieces are not asked for if the name exists.
+
+        Nobody else may write other content under the name at the same time.
+        """
+
     # The same for many files, in one request where there is a server, in parallel and in no order. An error other than
     # a `Miss` is raised and names the file; some of the steps are done then, and none is still running.
 
@@ -54,6 +71,9 @@ class SinkFiles(Files, Protocol):
 
     def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
         """`length` for each of many paths."""
+
+    def line_counts(self, paths: Sequence[str]) -> Sequence[int]:
+        """How many lines each of many small files has: also one at the end that does not end."""
 
     def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
         """`rename` for many pairs; returns for each None, or the error if it was not possible."""
@@ -80,6 +100,15 @@ def missed(act: Callable[..., None], *arguments: object) -> Miss | None:
     return None
 
 
+def lines_in(data: bytes) -> int:
+    r"""How many lines some text has.
+
+    >>> lines_in(b""), lines_in(b"a\n"), lines_in(b"a\n\nb")
+    (0, 1, 3)
+    """
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
 def side_by_side(act: Callable[[Item], None], items: Sequence[Item]) -> None:
     """Do something for many items in a few threads. The first error is raised once none is still running."""
     if len(items) < AT_ONCE:
@@ -91,8 +120,24 @@ def side_by_side(act: Callable[[Item], None], items: Sequence[Item]) -> None:
             pass
 
 
+def named(files: Files, temporary: str, path: str) -> bool:
+    """Give a file that was written its name; False, and the file is removed, if the name exists."""
+    try:
+        files.rename(temporary, path)
+    except FileExistsError:
+        files.delete(temporary)
+        return False
+    return True
+
+
 class OneByOne:
-    """The operations on many files, one after the other, for file systems where a batch gains nothing."""
+    """File systems that rename anything, and where a batch gains nothing: many files are done one after the other."""
+
+    def rename_limit(self) -> int | None:
+        return None
+
+    def creates_directly(self) -> bool:
+        return False
 
     def create_all(self: Files, contents: Sequence[tuple[str, bytes]], *, durable: bool = True) -> None:
         for path, data in contents:
@@ -100,6 +145,9 @@ class OneByOne:
 
     def lengths(self: Files, paths: Sequence[str]) -> Sequence[int | None]:
         return [self.length(path) for path in paths]
+
+    def line_counts(self: Files, paths: Sequence[str]) -> Sequence[int]:
+        return [lines_in(self.read(path)) for path in paths]
 
     def rename_all(self: Files, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
         return [missed(self.rename, *move) for move in moves]
@@ -161,6 +209,24 @@ class LocalSinkFiles(OneByOne, LocalFiles):
     def head(self, path: str, size: int) -> bytes:
         with open(path, "rb") as file:
             return file.read(size)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with open(path, "rb") as file:
+            while piece := file.read(CHUNK):
+                yield piece
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> bool:
+        if os.path.lexists(path):
+            return False
+        folder, name = os.path.split(path)
+        os.makedirs(folder, exist_ok=True)
+        temporary = os.path.join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        with open(temporary, "xb") as file:
+            file.writelines(chunks)
+            file.flush()
+            if self._sync:
+                os.fsync(file.fileno())
+        return named(self, temporary, path)
 
     def sync_all(self, paths: Sequence[str], *, within: str) -> None:
         if not self._sync:

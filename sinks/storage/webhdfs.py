@@ -7,16 +7,17 @@ used. A writer that dies leaves a file that looks complete: files are written un
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from epochal.sinks.storage.hadoop_errors import python_error
-from epochal.sinks.storage.sink_files import Miss, missed
+from epochal.sinks.storage.sink_files import CHUNK, Miss, lines_in, missed, named
 from epochal.txn.errors import Refused
-from epochal.txn.files import Entry, create_by_rename, walk
+from epochal.txn.files import TEMPORARY, Entry, create_by_rename, join, walk
 
 if TYPE_CHECKING:
     from hdfs.client import Client
@@ -56,7 +57,10 @@ class WebHdfsFiles:
                 found = self._client.list(_plain(path), status=True)
         except FileNotFoundError:
             return []
-        entries = (Entry(name, int(status["length"]), status["type"] == "DIRECTORY") for name, status in found)
+        entries = (
+            Entry(name, int(status["length"]), status["type"] == "DIRECTORY", str(status["modificationTime"]))
+            for name, status in found
+        )
         return sorted(entries, key=lambda e: e.name)
 
     def walk(self, path: str) -> Iterator[Entry]:
@@ -79,6 +83,12 @@ class WebHdfsFiles:
 
     def move_folder(self, source: str, target: str) -> None:
         self.rename(source, target)
+
+    def rename_limit(self) -> int | None:
+        return None
+
+    def creates_directly(self) -> bool:
+        return False
 
     def joins_in_place(self, folder: str) -> bool:  # noqa: ARG002  # everywhere but where files are encrypted
         return True
@@ -108,6 +118,27 @@ class WebHdfsFiles:
         with _python_errors(path), self._client.read(_plain(path), length=size) as stream:
             return bytes(stream.read())
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with _python_errors(path), self._client.read(_plain(path), chunk_size=CHUNK) as pieces:
+            for piece in pieces:
+                yield bytes(piece)
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> bool:
+        if self.length(path) is not None:
+            return False
+        folder, _, name = path.rpartition("/")
+        temporary = join(folder, f"{TEMPORARY}{name}-{uuid.uuid4().hex}")
+        source = _Source(chunks)
+        try:
+            with _python_errors(path):
+                self._client.write(_plain(temporary), iter(source), overwrite=False)
+        except OSError:
+            if source.fault is None:
+                raise
+            self.delete(temporary)
+            raise source.fault from None
+        return named(self, temporary, path)
+
     def make_folder(self, path: str) -> None:
         with _python_errors(path):
             self._client.makedirs(_plain(path))
@@ -121,6 +152,9 @@ class WebHdfsFiles:
 
     def lengths(self, paths: Sequence[str]) -> Sequence[int | None]:
         return self._each(self.length, paths)
+
+    def line_counts(self, paths: Sequence[str]) -> Sequence[int]:
+        return self._each(lambda path: lines_in(self.read(path)), paths)
 
     def rename_all(self, moves: Sequence[tuple[str, str]]) -> Sequence[Miss | None]:
         return self._each(lambda move: missed(self.rename, *move), moves)
@@ -176,6 +210,21 @@ def _plain(uri: str) -> str:
     """The path within the file system. Nothing is unescaped: `#` and `%` are characters like others."""
     scheme, colon, rest = uri.partition("://")
     return "/" + rest.partition("/")[2] if colon and "/" not in scheme else uri
+
+
+class _Source:
+    """What is uploaded. Keeps an error of its own: the HTTP client would take it for one of the connection."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.fault: OSError | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._chunks
+        except OSError as fault:
+            self.fault = fault
+            raise
 
 
 @contextmanager

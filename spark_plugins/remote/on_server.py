@@ -14,15 +14,16 @@ from epochal._version import __version__
 from epochal.sinks.config.kinds import class_of
 from epochal.sinks.storage import connect
 from epochal.sinks.storage.hadoop import resolve
+from epochal.sinks.storage.journals import resolve_journal, scratch_for
 from epochal.sinks.storage.paths import spark_path
 from epochal.spark_plugins.checkpoint import SparkCheckpoint
-from epochal.spark_plugins.lead import open_journal
+from epochal.spark_plugins.coordinators import open_journal
 from epochal.txn.access import refuse_unreachable
 from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import NotSettled, Refused, SinkUnavailable
 from epochal.txn.files import is_local, join, local_path
 from epochal.txn.incarnations import current_journal
-from epochal.txn.journal import Journal, scratch_beside
+from epochal.txn.journal import Journal
 from epochal.txn.model import Json
 from epochal.txn.participant import Participant
 from epochal.txn.plan import decided_not_done
@@ -95,7 +96,7 @@ def _settle(checkpoint: str, journal: str | None, own: Sequence[Participant[Any]
     def journals(incarnation: int) -> Journal:
         return open_journal(spark_path(path), journal, incarnation)
 
-    scratch = scratch_beside(resolve(journal or join(spark_path(path), "epochal"))[1])
+    scratch = scratch_for(resolve_journal(journal or join(spark_path(path), "epochal"))[1], spark_path(path))
     try:
         Retrying(settle_once, reporter=reports, lineage=lambda: query).settle(timeout)
     except NotSettled as fault:

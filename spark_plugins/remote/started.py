@@ -65,8 +65,8 @@ def check_sinks(sinks: Sequence[Participant[Any]]) -> None:
     """Refuse sinks and options that need a JVM, all of them in one error."""
     found = []
     for sink in sinks:
-        check = getattr(sink, "connect_faults", None)
-        faults = ["it is not known to work on Spark Connect"] if check is None else check()
+        connect = sink.connect
+        faults = ["it is not known to work on Spark Connect"] if connect is None else connect.connect_faults()
         found += [f"sink {sink.name!r}: {fault}" for fault in faults]
     if found:
         raise OptionError("not on Spark Connect", found)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from epochal.sinks.storage.hadoop import resolve
 from epochal.sinks.storage.targets import check_writable, why_unwritable
 from epochal.spark_plugins import before_start
+from epochal.spark_plugins.restore_marks import refuse_unfinished_restore
+from epochal.spark_plugins.store_checkpoints import check_manager, resolve_checkpoint
 from epochal.spark_plugins.streams import frames, secrets
 from epochal.spark_plugins.streams.definition import StreamDefinition, define
 from epochal.spark_plugins.streams.frames import Built
@@ -61,6 +62,7 @@ def check_with_spark(spark: SparkSession, checked: Checked) -> Checked:
             made[stream.name] = built.frame
         _check_frame(spark, stream, built, report)
         places += [(place, stream.name) for place in _check_checkpoint(spark, stream, report)]
+        _check_metrics(stream, report)
         if len(checked.streams) > 1:
             targets += [(place, stream.name) for place in _targets(stream.sinks, report)]
     checked.report.faults += _same("checkpoint", places) + _same("target", targets)
@@ -92,7 +94,9 @@ def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: Str
         return []
     where = f"{stream.prefix}checkpoint"
     with noting(report, where):
-        files, path = resolve(stream.checkpoint, spark)
+        check_manager(stream.checkpoint, spark)
+        files, path = resolve_checkpoint(stream.checkpoint, spark)
+        refuse_unfinished_restore(files, path)
         if is_local(path) and (why := why_unwritable(path)):
             report.fault(f"{where}: {why}")
             return [path]
@@ -105,6 +109,17 @@ def _check_checkpoint(spark: SparkSession, stream: StreamDefinition, report: Str
                 report.driver, report.runs = (driver.to_json(), str(driver)) if driver is not None else (None, "")
         return [path]
     return []
+
+
+def _check_metrics(stream: StreamDefinition, report: StreamReport) -> None:
+    """Whether the endpoint for metrics could listen. If the very stream runs here, it is its driver that does."""
+    fault = None if stream.writer is None else stream.writer.metrics_fault()
+    if fault is None:
+        return
+    if report.runs:
+        report.runs_with_metrics = True
+    else:
+        report.fault(f"{stream.prefix}metrics: {fault}")
 
 
 def open_metrics(spark: SparkSession, checked: Checked) -> None:

@@ -46,7 +46,7 @@ class Built:
 
 
 def build(spark: SparkSession, stream: StreamDefinition, report: StreamReport) -> Built:
-    """The frame of a stream. Whatever is wrong is noted, also behind a fault, as far as it can be told."""
+    """The frame of a stream. Whatever is wrong is noted, also behind a fault, as far as it can be seen."""
     sql, where = stream.sql, f"{stream.prefix}sql"
     loaded = None
     if stream.source is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from epochal.sinks.config.options import Faults, nearest
 from epochal.spark_plugins.streams import properties_file, toml_file
 from epochal.txn.errors import OptionError
+from epochal.txn.object_paths import is_s3
 
 PREFIX = "spark.epochal."
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -62,7 +63,8 @@ class Given:
         if not names:
             return self
         faults = [
-            f"--stream {name}: {self.what} has no such stream{nearest(name, self.streams)}"
+            f"--stream {name}: {self.what} has no such stream"
+            + (nearest(name, self.streams) or f"; there is {', '.join(map(repr, self.streams)) or 'none'}")
             for name in names
             if name not in self.streams
         ]
@@ -75,6 +77,11 @@ class Given:
         merged = {name: {**own, **theirs.get(name, {})} for name, own in self.streams.items()}
         pairs = frozenset((name, option) for name, own in theirs.items() for option in own)
         return replace(self, streams=merged, of_session=pairs)
+
+    @property
+    def names_s3(self) -> bool:
+        """Whether a stream reads, writes or keeps something on S3."""
+        return any(is_s3(text) for own in self.streams.values() for text in own.values())
 
     def is_in_file(self, stream: str, option: str) -> bool:
         """Whether a file has this text."""

@@ -27,6 +27,7 @@ class StreamReport:
     secrets: frozenset[str] = frozenset()
     driver: Mapping[str, Json] | None = None  # the one that runs the stream now
     runs: str = ""  # the same for people
+    runs_with_metrics: bool = False  # that driver serves its metrics where this one would
 
     def fault(self, text: str) -> None:
         """Note something that the user has to change."""
@@ -40,6 +41,16 @@ class StreamReport:
         shown = mask(text, self.secrets)
         if shown not in place:
             place.append(shown)
+
+    @property
+    def runs_already(self) -> str:
+        """That a driver runs the stream, and what a start would do."""
+        if self.runs_with_metrics:
+            return (
+                f"runs already: {self.runs}, and metrics are served at the address that this one names. A start is "
+                "refused until it has ended, or with another address it takes over"
+            )
+        return f"runs already: {self.runs}. A start takes over from it: it stops"
 
     @property
     def verdict(self) -> str:
@@ -94,11 +105,7 @@ class Report:
     @property
     def running(self) -> list[str]:
         """A line for each stream that a driver runs already."""
-        return [
-            f"{stream.name}: runs already: {stream.runs}. A start takes over from it: it stops"
-            for stream in self.streams
-            if stream.runs
-        ]
+        return [f"{stream.name}: {stream.runs_already}" for stream in self.streams if stream.runs]
 
     def to_json(self) -> dict[str, Json]:
         """As JSON, with the exit code."""

@@ -1,5 +1,6 @@
 """Runs the streams of one application until all have ended, one has failed, or a signal stops them.
 
+With `StandingBy`, each stream is first waited for, in a thread of its own, until it is the turn of this application.
 Whatever ends it, every stream that was started is stopped and settled before the application exits.
 """
 
@@ -18,16 +19,20 @@ from pyspark.errors import PySparkException
 
 from epochal.sinks.storage.hadoop_errors import in_short
 from epochal.spark_plugins.query import EpochQuery
+from epochal.spark_plugins.standby.judging import WhenEnded
+from epochal.spark_plugins.standby.standing_by import waited
 from epochal.spark_plugins.streams.checking import Checked
 from epochal.spark_plugins.streams.definition import StreamDefinition
 from epochal.spark_plugins.streams.java_faults import brief
 from epochal.spark_plugins.streams.report import AWAY, FAULTS, OK
 from epochal.spark_plugins.streams.secrets import mask
 from epochal.spark_plugins.streams.signals import stopping_by
-from epochal.txn.errors import EpochalError, NotSettled, SettlingFailed, SparkGone, TwoDrivers
+from epochal.spark_plugins.writer import EpochWriter
+from epochal.txn.errors import EpochalError, FencedOut, NotSettled, SettlingFailed, SparkGone, TwoDrivers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("epochal")
 
@@ -50,30 +55,54 @@ class Ended:
     fault: Exception | None = None
 
 
+@dataclass(frozen=True)
+class TurnCame:
+    """A stream was taken over; or, without a query, it is waited for no longer, and why."""
+
+    stream: str
+    query: EpochQuery | None
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandingBy:
+    """How streams are waited for; the options are those of `epochal.standby`."""
+
+    lease: float | str = 10.0
+    when_ended: WhenEnded = "wait"
+    zookeeper: str | None = None
+    warm: bool = True
+
+
 class Running:
     """All streams of the application."""
 
-    def __init__(self, *, say: Say, complain: Say) -> None:
+    def __init__(self, *, say: Say, complain: Say, standing_by: StandingBy | None = None) -> None:
         self._say, self._complain = say, complain
-        self._events: SimpleQueue[Signalled | Ended] = SimpleQueue()  # its put may be called by a signal's handler
-        self._queries: dict[str, tuple[StreamDefinition, EpochQuery]] = {}
+        self._standing_by = standing_by
+        # Its put may be called by a signal's handler.
+        self._events: SimpleQueue[Signalled | Ended | TurnCame] = SimpleQueue()
+        self._streams: dict[str, StreamDefinition] = {}  # those that run, or are waited for
+        self._queries: dict[str, EpochQuery] = {}
         self._code = OK
-        self._stopping = False
+        self._stopping = threading.Event()
+        self._spark: SparkSession | None = None
 
     def run(self, spark: SparkSession, checked: Checked) -> int:
         """Start all streams and wait for their end. Returns the exit code."""
+        self._spark = spark
         with stopping_by(spark, lambda name: self._events.put(Signalled(name))):
             for stream in checked.streams:
-                if not self._stopping:
+                if not self._stopping.is_set():
                     self._start(stream, checked.frames[stream.name])
-            left = set(self._queries)
-            while left:
-                event = self._events.get()
-                if isinstance(event, Signalled):
-                    self._on_signal(event)
-                else:
-                    left.discard(event.stream)
-                    self._on_end(event)
+            while self._streams:
+                match self._events.get():
+                    case Signalled() as event:
+                        self._on_signal(event)
+                    case TurnCame() as event:
+                        self._on_turn(event)
+                    case Ended() as event:
+                        self._on_end(event)
         return self._code
 
     def _start(self, stream: StreamDefinition, frame: DataFrame) -> None:
@@ -84,16 +113,44 @@ class Running:
             .trigger(**options.trigger_arguments)
             .option("checkpointLocation", options.checkpoint)
         )
+        if self._standing_by is not None:
+            self._streams[stream.name] = stream
+            self._say(f"stream {stream.name!r}: standing by, checkpoint {options.checkpoint}")
+            self._in_thread("standby", stream.name, self._stand_by, stream.name, writer, prepared, self._standing_by)
+            return
         try:
             query = writer.start(prepared)
         except (EpochalError, PySparkException, Py4JError, OSError) as fault:
             self._fail(stream, fault)
             return
-        self._queries[stream.name] = stream, query
-        self._say(f"stream {stream.name!r} started: query {query.id}, checkpoint {options.checkpoint}")
-        threading.Thread(
-            target=self._await, args=(stream.name, query), name=f"epochal-{stream.name}", daemon=True
-        ).start()
+        self._streams[stream.name] = stream
+        self._started(stream.name, query)
+
+    def _started(self, name: str, query: EpochQuery) -> None:
+        self._queries[name] = query
+        _, options, _ = self._streams[name].whole()
+        self._say(f"stream {name!r} started: query {query.id}, checkpoint {options.checkpoint}")
+        self._in_thread("stream", name, self._await, name, query)
+
+    def _in_thread(self, what: str, name: str, target: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=target, args=arguments, name=f"epochal-{what}-{name}", daemon=True).start()
+
+    def _stand_by(self, name: str, writer: EpochWriter, prepared: DataStreamWriter, how: StandingBy) -> None:
+        """In a thread of the stream's own: wait for our turn, and start the query."""
+        try:
+            query, why = waited(
+                writer,
+                prepared,
+                lease=how.lease,
+                when_ended=how.when_ended,
+                zookeeper=how.zookeeper,
+                warm=how.warm,
+                stop=self._stopping,
+            )
+        except Exception as fault:  # noqa: BLE001  # whatever it is, the application must hear of it
+            self._events.put(Ended(name, fault))
+        else:
+            self._events.put(TurnCame(name, query, why))
 
     def _await(self, name: str, query: EpochQuery) -> None:
         """In a thread of the stream's own: wait for its end, and settle it."""
@@ -104,33 +161,64 @@ class Running:
             fault = raised
         self._events.put(Ended(name, fault))
 
+    def _on_turn(self, event: TurnCame) -> None:
+        if event.query is None:
+            del self._streams[event.stream]
+            self._say(f"stream {event.stream!r}: standing by no longer: {event.why}")
+            return
+        self._started(event.stream, event.query)
+        if self._stopping.is_set():  # it was asked to stop while the query started
+            self._stop(event.stream, event.query)
+
     def _on_signal(self, event: Signalled) -> None:
-        if self._stopping:
+        if self._stopping.is_set():
             self._say(f"{event.name}: already stopping; streams are being settled")
             return
         self._say(f"{event.name}: stopping all streams")
         self._stop_all()
 
     def _on_end(self, event: Ended) -> None:
-        stream, _ = self._queries[event.stream]
+        stream = self._streams.pop(event.stream)
+        self._queries.pop(event.stream, None)
         if event.fault is not None:
             self._fail(stream, event.fault)
         else:
-            self._say(f"stream {stream.name!r} ended; everything that it has checkpointed is visible")
+            self._say(self._ended(stream))
+
+    def _ended(self, stream: StreamDefinition) -> str:
+        """What a stream leaves: rows in open parts are settled, but nobody can read them yet."""
+        _, options, writer = stream.whole()
+        assert self._spark is not None  # `run` has set it
+        try:
+            left = writer.still_open(options.checkpoint, self._spark)
+        except (EpochalError, Py4JError, OSError) as fault:
+            return f"stream {stream.name!r} ended and is settled; what is in open parts could not be read: {fault}"
+        if left is None:
+            return f"stream {stream.name!r} ended; everything that it has checkpointed is visible"
+        return f"stream {stream.name!r} ended and is settled, but {left}"
 
     def _fail(self, stream: StreamDefinition, fault: Exception) -> None:
-        is_refused = isinstance(fault, EpochalError) and not isinstance(fault, PASSING)
+        # Where several drivers stand by, one that was fenced is not wrong: started again, it stands by.
+        passing = PASSING if self._standing_by is None else (*PASSING, FencedOut)
+        is_refused = isinstance(fault, EpochalError) and not isinstance(fault, passing)
         self._code = max(self._code, FAULTS if is_refused else AWAY)
         self._complain(f"stream {stream.name!r} failed: {mask(reason(fault), stream.secrets)}")
+        if self._standing_by is not None and not self._stopping.is_set():
+            for query in self._queries.values():  # not in order: a standby is to go on with these too
+                if query.run is not None:
+                    query.run.failed(f"stopped because stream {stream.name!r} of the same application has failed")
         self._stop_all()
 
     def _stop_all(self) -> None:
-        """Stop every query. The thread of each settles it and reports its end."""
-        if self._stopping:
+        """Stop every query. The thread of each settles it and reports its end. Standbys stop waiting."""
+        if self._stopping.is_set():
             return
-        self._stopping = True
-        for name, (_, query) in self._queries.items():
-            threading.Thread(target=_stop, args=(query,), name=f"epochal-stop-{name}", daemon=True).start()
+        self._stopping.set()
+        for name, query in self._queries.items():
+            self._stop(name, query)
+
+    def _stop(self, name: str, query: EpochQuery) -> None:
+        self._in_thread("stop", name, _stop, query)
 
 
 def _stop(query: EpochQuery) -> None:

@@ -36,7 +36,9 @@ def submitted_session() -> SparkSession:
     return spark
 
 
-def own_session(settings: Mapping[str, str], *, master: str | None = None, output: int | None = None) -> SparkSession:
+def own_session(
+    settings: Mapping[str, str], *, master: str | None = None, output: int | None = None, s3: bool = False
+) -> SparkSession:
     """A session from the settings of a file; `master` overrides theirs. What Spark prints goes to `output`."""
     from pyspark.errors import PySparkException
 
@@ -44,8 +46,8 @@ def own_session(settings: Mapping[str, str], *, master: str | None = None, outpu
     name, where = settings.get(APP_NAME, "epochal"), master or settings.get(MASTER, "local[*]")
     try:
         if output is not None:
-            return quiet_session(name, master=where, conf=others, output=output)
-        return session(name, master=where, conf=others)
+            return quiet_session(name, master=where, conf=others, output=output, s3=s3)
+        return session(name, master=where, conf=others, s3=s3)
     except (Py4JError, PySparkException) as fault:
         reason = in_short(fault) if isinstance(fault, Py4JError) else str(fault).partition("\n")[0]
         raise Refused(f"Spark could not start on {where}: {reason}. Nothing was started") from fault

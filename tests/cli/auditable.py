@@ -21,8 +21,8 @@ class Auditable(DirectoryParticipant):
     def audits(self) -> Auditable:
         return self
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "type": "auditable"}
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), "type": "auditable"}
 
     def stage(self, batch: Batch[Sequence[Json]]) -> Staged:
         return replace(super().stage(batch), digest=_digest(batch.rows).digest)

@@ -144,12 +144,12 @@ def ended_process() -> Process:
 @contextmanager
 def dying() -> Iterator[None]:
     """Drivers that start in here are of a process that has ended."""
-    with patch("epochal.txn.start.this_process", return_value=ended_process()):
+    with patch("epochal.txn.driver_facts.this_process", return_value=ended_process()):
         yield
 
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
     """Drivers that start in here run on another machine."""
-    with patch("epochal.txn.start.this_process", return_value=Process(host="elsewhere", pid=1)):
+    with patch("epochal.txn.driver_facts.this_process", return_value=Process(host="elsewhere", pid=1)):
         yield

@@ -4,11 +4,13 @@ import io
 import json
 import os
 import shutil
+import tomllib
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from epochal import CassandraSink
+from epochal import CassandraSink, KafkaSink, PostgresSink
 from epochal._version import __version__
 from epochal.cli import main, streams, text
 from epochal.sinks.config import kinds
@@ -151,7 +153,7 @@ def test_a_hadoop_uri_starts_spark_and_a_local_path_does_not(
 def test_a_sink_on_hadoop_starts_spark_only_when_it_is_needed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     target = scene.target()
     description = {**target.describe(), "target": "hdfs://nowhere/orders"}
-    monkeypatch.setattr(target, "describe", lambda: description)
+    monkeypatch.setattr(target, "describe", lambda _rows: description)
     scene.run(scene.driver(target), 1)
     started: list[str] = []
     monkeypatch.setattr(streams, "start_spark", started.append)
@@ -184,12 +186,20 @@ def test_an_entry_point_comes_before_what_is_built_in(scene: Scene, monkeypatch:
     assert built.describe()["target"] == "elsewhere"
 
 
+def test_every_kind_that_this_package_registers_is_built_in() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+
+    assert project["entry-points"][kinds.GROUP] == kinds.BUILT_IN
+
+
 @pytest.mark.parametrize("kind", sorted(kinds.BUILT_IN))
 def test_what_is_built_in_needs_no_installation(kind: str, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     monkeypatch.setattr(kinds, "entry_points", lambda **_: [])
     of_each: dict[str, dict[str, Json]] = {
         "files": {"format": "json"},
         "delta": {"mode": "append", "keys": []},
+        "kafka": KafkaSink("orders", bootstrap_servers=["127.0.0.1"], key="id").describe(),
+        "postgres": PostgresSink("shop.orders").describe(),
         "cassandra": CassandraSink("shop.orders", staging=str(scene.root / "staged")).describe(),
     }
     target = str(scene.root / "orders")
@@ -270,3 +280,28 @@ def test_help_keeps_the_names_as_they_are(command: str, capsys: pytest.CaptureFi
     told = " ".join(capsys.readouterr().out.split())
 
     assert [name for name in (" spark ", " spark's ", "ctrl-c", "csv ") if name in told] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage", "message"),
+    [
+        ("restore a b --forked", "restore", "unrecognized arguments: --forked; did you mean '--fork'?"),
+        ("run a.toml --standbye", "run", "unrecognized arguments: --standbye; did you mean '--standby'?"),
+        ("state a --core 4", "state", "unrecognized arguments: --core 4; did you mean '--cores'?"),
+        ("state a --core=4", "state", "unrecognized arguments: --core=4; did you mean '--cores'?"),
+        ("serve hdfs --datanode 2", "serve hdfs", "unrecognized arguments: --datanode 2; did you mean '--datanodes'?"),
+        ("status a b", "status", "unrecognized arguments: b\n"),
+    ],
+)
+def test_a_misspelt_or_abbreviated_option_gets_the_usage_of_its_command_and_the_nearest_name(
+    capsys: pytest.CaptureFixture[str], arguments: str, usage: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    err = capsys.readouterr().err
+    with pytest.raises(SystemExit) as as_json:
+        main([*arguments.split(), "--json"])
+
+    assert ended.value.code == as_json.value.code == 64
+    assert err.startswith(f"usage: epochal {usage} ")
+    assert message in err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochal.txn.model import Description
 from epochal.txn.records import GenerationStarted
-from epochal.txn.recovery import Place, Sinks
+from epochal.txn.recovery import SinkPlace, Sinks
 from epochal.txn.view import fold
 from tests.cli.scene import QUERY, ROWS, Scene
 
@@ -76,9 +76,9 @@ def test_an_attempt_belongs_where_its_own_generation_staged_it() -> None:
     )
     sinks = Sinks(view, build=lambda description: None)  # type: ignore[arg-type, return-value]
 
-    assert sinks.of(1, "orders") == [Place("orders", "files", "/old")]
-    assert sinks.of(2, "orders") == [Place("orders", "files", "/new")]
-    assert sinks.current() == {"orders": Place("orders", "files", "/new")}
+    assert sinks.of(1, "orders") == [SinkPlace("orders", "files", "/old")]
+    assert sinks.of(2, "orders") == [SinkPlace("orders", "files", "/new")]
+    assert sinks.current() == {"orders": SinkPlace("orders", "files", "/new")}
 
 
 def test_an_attempt_of_a_forgotten_generation_may_be_wherever_the_sink_was() -> None:

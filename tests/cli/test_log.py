@@ -29,6 +29,22 @@ def test_each_epoch_is_listed_with_its_state_its_rows_and_where_it_ends(scene: S
     assert "directory 3" in shown
 
 
+def test_an_attempt_that_another_start_replaced_is_not_called_lost(scene: Scene) -> None:
+    scene.prepare(scene.driver(), 0)
+    scene.run(scene.driver(), 1)
+
+    found = scene.command("log", "--json").json
+    shown = scene.command("log").out
+
+    check("log", found)
+    assert [(one["generation"], one["state"], one["replaced_by"]) for one in found["epochs"]] == [
+        (1, "lost", 2),
+        (2, "done", None),
+    ]
+    assert "replaced by generation 2" in shown
+    assert "lost" not in shown
+
+
 def test_a_journal_whose_checkpoint_is_lost_still_says_what_was_read(scene: Scene, tmp_path: Path) -> None:
     scene.run(scene.driver(), 1)
     journal = tmp_path / "kept"

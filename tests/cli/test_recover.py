@@ -142,7 +142,7 @@ def test_what_a_start_would_refuse_is_refused_here_too(scene: Scene) -> None:
 def test_a_sink_of_an_unknown_kind_is_refused_by_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     target = scene.target()
     description = {**target.describe(), "type": "unheard-of"}
-    monkeypatch.setattr(target, "describe", lambda: description)
+    monkeypatch.setattr(target, "describe", lambda _rows: description)
     scene.decide(scene.driver(target), 0)
 
     answer = scene.command("recover")

@@ -11,7 +11,7 @@ from epochal.testing import DirectoryParticipant
 from epochal.txn.errors import FencedOut
 from epochal.txn.journal import Journal
 from epochal.txn.recovery import fence
-from epochal.txn.resolution import EpochFacts
+from epochal.txn.resolution import ResolutionFacts
 from tests.cli.scene import ROWS, Scene, dying, elsewhere, going_away
 
 
@@ -109,7 +109,7 @@ def test_commit_of_an_eager_epoch_decides_for_the_attempt_it_has_checked_though_
     target = undecided_eager(scene)
     facts = resolve._facts
 
-    def meanwhile(*arguments: object) -> EpochFacts:
+    def meanwhile(*arguments: object) -> ResolutionFacts:
         found = facts(*arguments)  # type: ignore[arg-type]
         scene.driver(target, eager=True)
         return found
@@ -276,7 +276,7 @@ def test_abort_does_not_stop_a_driver_that_starts_meanwhile(scene: Scene) -> Non
     scene.stage(driver, target, 1)
     facts, started = resolve._facts, []
 
-    def meanwhile(*arguments: object) -> EpochFacts:
+    def meanwhile(*arguments: object) -> ResolutionFacts:
         found = facts(*arguments)  # type: ignore[arg-type]
         started.append(scene.driver(target))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import platform
+import shutil
 import subprocess
 import sys
 
@@ -13,8 +14,8 @@ from epochal.cli import retire
 from epochal.cli.stream_status import StreamStatus
 from epochal.sinks.config import kinds
 from epochal.txn import failpoints
-from epochal.txn.errors import CommitFailed, FencedOut, Refused
-from tests.cli.scene import Scene, dying, elsewhere, going_away
+from epochal.txn.errors import CommitFailed, FencedOut, Refused, TwoJournals
+from tests.cli.scene import Scene, Scenery, dying, elsewhere, going_away
 from tests.txn.keeping import Keeping
 
 WHY = ("--why", "moved to the new cluster")
@@ -63,7 +64,7 @@ def test_a_retired_stream_does_not_start_until_that_is_undone(scene: Scene) -> N
     dead(scene)
     scene.command("retire", *WHY)
 
-    with pytest.raises(Refused, match=r"was retired .* moved to the new cluster.*epochal retire CHECKPOINT --undo"):
+    with pytest.raises(Refused, match=r"was retired .* moved to the new cluster.*epochal retire /\S+ --undo"):
         scene.driver()
     with pytest.raises(Refused, match="was retired"):
         scene.driver(scene.target("other"))
@@ -121,7 +122,7 @@ def test_a_driver_that_nobody_has_heard_of_is_fenced(scene: Scene) -> None:
     scene.run(driver, 1)
     assert scene.command("retire", *WHY).code == 0
 
-    with pytest.raises(FencedOut, match="`retire`"):
+    with pytest.raises(FencedOut, match=r"the stream was retired .* moved to the new cluster"):
         scene.prepare(driver, 1)
 
 
@@ -155,7 +156,7 @@ def test_open_parts_are_published_first(scene: Scene, monkeypatch: pytest.Monkey
 
     assert f"committed rows are in 1 open part. Run `epochal roll {scene.checkpoint}` first" in refused(scene)
     monkeypatch.delitem(kinds.BUILT_IN, "keeping")
-    assert "sink 'sink' may have open parts, which cannot be told here" in refused(scene)
+    assert "sink 'sink' may have open parts, which cannot be seen from here" in refused(scene)
     monkeypatch.setitem(kinds.BUILT_IN, "keeping", "tests.txn.keeping:Keeping")
     scene.command("roll")
     assert scene.command("retire", *WHY).code == 0
@@ -203,6 +204,32 @@ def test_a_start_between_the_check_and_the_record_is_not_overlooked(
 
     assert answer.code == 2
     assert "is alive. Stop it first" in answer.err
+
+
+def test_an_older_copy_elsewhere_is_refused_as_every_copy_is(scene: Scene) -> None:
+    dead(scene)
+    shutil.copytree(scene.checkpoint, scene.root / "copy")
+    scene.command("retire", *WHY)
+
+    with pytest.raises(TwoJournals, match=r"and this journal is in .*copy"):
+        Scenery(scene.root, "copy").driver()
+
+
+def test_an_older_copy_in_the_same_place_has_forgotten_it_and_doubles_nothing(scene: Scene) -> None:
+    dead(scene)
+    shutil.copytree(scene.checkpoint, scene.root / "copy")
+    scene.command("retire", *WHY)
+    shutil.rmtree(scene.checkpoint)
+    shutil.copytree(scene.root / "copy", scene.checkpoint)
+
+    assert scene.command("status", "--json").json["retired"] is None
+    with dying():
+        scene.run(scene.driver(), 3)
+    assert scene.command("audit", "--fast").code == 0
+    shutil.rmtree(scene.checkpoint)
+    shutil.copytree(scene.root / "copy", scene.checkpoint)  # it does not know that start
+    with pytest.raises(Refused, match=r"were rewound|knows only generations up to"):
+        scene.driver()
 
 
 @pytest.mark.parametrize("given", [[], ["--why", ""], ["--why", "x", "--undo"]])

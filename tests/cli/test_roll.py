@@ -25,7 +25,25 @@ def test_status_shows_what_is_open(scene: Scene) -> None:
 
     (part,) = scene.command("status", "--json").json["open"]
     assert (part["sink"], part["pieces"]) == ("sink", 2)
-    assert "open: committed rows that appear when their part rolls" in scene.command("status").out
+    assert "open: committed rows that nobody can read before their part rolls" in scene.command("status").out
+
+
+def test_status_does_not_call_visible_what_waits_in_open_parts(scene: Scene) -> None:
+    scene.run(scene.driver(keeping(scene)), 2)
+
+    found = scene.command("status", "--json").json
+    said = scene.command("status").out.splitlines()[0]
+    (stream,) = scene.command("top", "--once", "--json").json["streams"]
+
+    waiting = {"parts": 1, "rows": None, "bytes": 0, "sinks": ["sink"]}
+    assert found["unpublished"] == stream["snapshot"]["unpublished"] == waiting
+    assert "epoch 1 is settled everywhere, but rows wait in 1 open part of 'sink' and cannot be read yet" in said
+    assert "visible everywhere" not in said
+    assert "visible everywhere" not in scene.command("top", "--once").out
+    assert "visible everywhere" not in scene.command("report", "--output", "-").out
+    assert scene.command("roll").code == 0
+    assert scene.command("status", "--json").json["unpublished"] is None
+    assert "epoch 1 is visible everywhere" in scene.command("status").out.splitlines()[0]
 
 
 def test_status_shows_what_a_recovery_would_read_and_how_long_it_takes(scene: Scene) -> None:

@@ -58,12 +58,36 @@ def test_run_starts_nothing_if_there_is_a_fault(capsys: pytest.CaptureFixture[st
         (["check"], "name a FILE, or let spark-submit give the settings"),
         (["run", "none.toml"], "none.toml: 1 fault\n  - cannot be read: No such file"),
         (["run", "x.toml", "--json"], "--json: only with --check"),
+        (["run", "x.toml", "--lease", "20 s", "--when-ended", "leave"], "--lease, --when-ended: only with --standby"),
+        (["run", "x.toml", "--zookeeper", "127.0.0.1:2181"], "--zookeeper: only with --standby"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert message in shown.err + json.loads(shown.out or "{}").get("error", {}).get("message", "")
+
+
+@pytest.mark.parametrize("lease", ["5s", "abc", "0", "-1"])
+def test_a_lease_that_is_too_short_is_refused_at_once_with_its_limit(
+    lease: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="64"):
+        main(["run", "none.toml", "--standby", f"--lease={lease}"])
+
+    assert f"argument --lease: '{lease}': 10 s or more" in capsys.readouterr().err
+
+
+def test_a_lease_in_zookeeper_without_its_client_is_refused_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+
+    assert main(["run", "none.toml", "--standby", "--zookeeper", "127.0.0.1:2181"]) == 2
+    message = capsys.readouterr().err
+    assert "needs kazoo, which is not installed: pip install 'epochal[ha]'" in message
+    assert "none.toml" not in message
+    assert "zookeeper=" not in message
 
 
 def test_the_path_for_spark_submit_is_a_program_that_takes_the_same_arguments(
@@ -84,8 +108,9 @@ def test_the_program_does_not_put_its_own_folder_on_the_path(
 ) -> None:
     assert main(["run", "--path"]) == 0
     path = capsys.readouterr().out.strip()
+    own = str(Path(path).parent)
     (tmp_path / "sitecustomize.py").write_text(
-        "import atexit, sys\natexit.register(lambda: print('FIRST', [p for p in sys.path if p.endswith('epochal')]))\n"
+        f"import atexit, sys\natexit.register(lambda: print('FIRST', [p for p in sys.path if p == {own!r}]))\n"
     )
     done = subprocess.run(
         [sys.executable, path, "none.toml"],

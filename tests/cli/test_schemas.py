@@ -16,7 +16,7 @@ from epochal.cli.exit_codes import MEANINGS
 from epochal.cli.verdict import Standing
 from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.testing import DirectoryParticipant
-from epochal.txn.audit import Verdict
+from epochal.txn.audit import AuditVerdict
 from epochal.txn.errors import CommitFailed
 from epochal.txn.live import LiveState
 from epochal.txn.liveness import Liveness
@@ -71,7 +71,9 @@ def test_schemas_list_the_values_that_the_code_has() -> None:
     assert of("status", "driver", "properties", "state") == states
     assert of("status", "leftovers", *item, "state") == {state.value for state in State}
     assert of("gc", "kept", *item, "rule") == {removal.value for removal in Removal}
-    assert of("audit", "verdict") == of("audit", "sinks", *item, "verdict") == {verdict.value for verdict in Verdict}
+    assert (
+        of("audit", "verdict") == of("audit", "sinks", *item, "verdict") == {verdict.value for verdict in AuditVerdict}
+    )
     snapshot = ("streams", *item, "snapshot", "properties")
     assert of("top", *snapshot, "headline", "properties", "standing") == {standing.value for standing in Standing}
     assert of("top", *snapshot, "driver", "properties", "liveness") == {liveness.value for liveness in Liveness}
@@ -175,7 +177,7 @@ def test_top_fits_its_schema_in_every_state(scene: Scene, made: Callable[[Scene]
 
     answer = scene.command("top", str(scene.root / "nowhere"), "--once", "--json")
 
-    assert answer.code == 0
+    assert answer.code == 2  # there is no such checkpoint as the second one
     check("top", answer.json)
 
 
@@ -225,3 +227,42 @@ def test_errors_of_stores_and_of_usage_fit_their_schema(scene: Scene, capsys: py
     for answer, code in ((away.json, 1), (interrupted.json, 130), (usage, 64)):
         check("error", answer)
         assert answer["error"]["exit_code"] == code
+
+
+def test_savepoints_and_restores_fit_their_schemas(scene: Scene) -> None:
+    with dying():
+        scene.run(scene.driver(), 2)
+    backups = str(scene.root / "backups")
+    savepoint = scene.command("savepoint", backups, "--json").json
+    listed = scene.epochal("savepoints", backups, "--json").json
+    with dying():
+        scene.run(scene.driver(), 3)
+    fork = scene.epochal("restore", savepoint["savepoint"], str(scene.root / "fork"), "--fork", "--json").json
+    moved = scene.epochal("restore", savepoint["savepoint"], str(scene.root / "moved"), "--json").json
+    removed = scene.epochal("savepoints", backups, "--remove", savepoint["name"], "--json").json
+
+    check("savepoint", savepoint)
+    check("savepoints", listed)
+    check("savepoints", removed)
+    check("restore", fork)
+    check("restore", moved)
+    check("status", scene.command("status", "--json").json)
+    check("retire", scene.command("retire", "--why", "over", "--json").json)
+    for place, said in (("fork", "forked from"), ("moved", "restored from")):
+        status = scene.epochal("status", str(scene.root / place), "--json").json
+        check("status", status)
+        assert said in status["summary"]
+    assert moved["ahead"] == {"directory": 2}
+    assert removed["swept"] > 0
+
+
+def test_new_sink_fits_its_schema(scene: Scene) -> None:
+    folder = scene.root / "mine"
+
+    answer = scene.epochal("new-sink", "my-queue", "--folder", str(folder), "--json").json
+    again = scene.epochal("new-sink", "my-queue", "--folder", str(folder), "--json").json
+
+    check("new-sink", answer)
+    check("error", again)
+    assert answer["folder"] == str(folder)
+    assert sorted(answer["files"]) == sorted(path.name for path in folder.iterdir())

@@ -10,7 +10,15 @@ import pytest
 
 from epochal.cli import main, serve
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster, HdfsCluster, KafkaCluster, Route, ServerFailed
+from epochal.testing.servers import (
+    CassandraCluster,
+    HdfsCluster,
+    KafkaCluster,
+    Route,
+    S3Store,
+    ServerFailed,
+    ZooKeeperCluster,
+)
 
 
 class StandInNode:
@@ -148,8 +156,8 @@ def test_hdfs_is_served_in_the_same_way(
     said = capsys.readouterr().out
     assert 'RollingFileSink("hdfs://127.0.0.1:9/archive/orders")' in said
     assert "--conf spark.hadoop.dfs.replication=2" in said
-    told = json.loads(said.splitlines()[-1])
-    assert (told["uri"], told["web"], [node["pid"] for node in told["nodes"]]) == (
+    answer = json.loads(said.splitlines()[-1])
+    assert (answer["uri"], answer["web"], [node["pid"] for node in answer["nodes"]]) == (
         "hdfs://127.0.0.1:9",
         "http://127.0.0.1:10",
         [4711],
@@ -182,4 +190,98 @@ def test_kafka_is_served_in_the_same_way(
         "nodes": [{"host": "127.0.0.1", "pid": 4711}],
     }
     assert asked == [(2, "kept", 9192, True), (1, None, 9092, True)]
+    assert server.ended == 2
+
+
+def test_kafka_has_the_topics_that_it_is_asked_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[tuple[str, int]] = []
+
+    class Broker(KafkaCluster):
+        def has_topic(self, name: str) -> bool:
+            return name == "kept"
+
+        def create_topic(self, name: str, partitions: int = 1, settings: object = None) -> None:
+            made.append((name, partitions))
+
+    broker = Broker([StandInNode()], 9192, route=Route.LOCAL, end=server._end)  # type: ignore[list-item]
+    monkeypatch.setattr(servers, "kafka", lambda **_: broker)
+    assert main(["serve", "kafka", "--topic", "orders:4", "--topic", "kept:2", "--topic", "refunds"]) == 0
+
+    assert made == [("orders", 4), ("refunds", 1)]
+    said = capsys.readouterr().err
+    assert "topic 'orders' with 4 partitions" in said
+    assert "topic 'kept' is there already" in said
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "..", "orders:", "orders:0", "orders:x", "a" * 250])
+def test_a_topic_that_cannot_be_is_wrong_usage(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^64$"):
+        main(["serve", "kafka", "--topic", topic])
+    assert "argument --topic" in capsys.readouterr().err
+
+
+def test_zookeeper_is_served_in_the_same_way(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def start(**options: object) -> ZooKeeperCluster:
+        asked.append((options["folder"], options["port"], options["own"]))
+        return ZooKeeperCluster([StandInNode()], 2191, route=Route.LOCAL, end=server._end)  # type: ignore[list-item]
+
+    monkeypatch.setattr(servers, "zookeeper", start)
+    monkeypatch.setattr(serve, "is_free", lambda host, port: port == 2181)
+
+    assert main(["serve", "zookeeper", "--folder", "kept", "--port", "2191"]) == 0
+    assert main(["serve", "zookeeper", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert "epochal run orders.toml --standby --zookeeper 127.0.0.1:2191" in said
+    assert "export EPOCHAL_ZOOKEEPER=127.0.0.1:2191" in said
+    assert json.loads(said.splitlines()[-1]) == {
+        "connect": "127.0.0.1:2191",
+        "port": 2191,
+        "route": "local",
+        "nodes": [{"host": "127.0.0.1", "pid": 4711}],
+    }
+    assert asked == [("kept", 2191, True), (None, 2181, True)]
+    assert server.ended == 2
+
+
+def test_an_object_store_is_served_in_the_same_way(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def start(**options: object) -> S3Store:
+        asked.append(tuple(options[name] for name in ("bucket", "server", "folder", "port", "own")))
+        variables = {"AWS_ACCESS_KEY_ID": "any"}
+        endpoint = "http://127.0.0.1:9009"
+        return S3Store(
+            [StandInNode()],  # type: ignore[list-item]
+            endpoint,
+            str(options["bucket"]),
+            credentials=variables,
+            route=Route.LOCAL,
+            end=server._end,
+        )
+
+    monkeypatch.setattr(servers, "s3", start)
+    monkeypatch.setattr(serve, "is_free", lambda host, port: port == 9000)
+
+    mine = ["--bucket", "mine", "--server", "versitygw", "--folder", "kept", "--port", "9009"]
+    assert main(["serve", "s3", *mine]) == 0
+    assert main(["serve", "s3", "--json"]) == 0
+    said = capsys.readouterr().out
+    assert "export AWS_ENDPOINT_URL=http://127.0.0.1:9009 AWS_ACCESS_KEY_ID=any" in said
+    assert "export EPOCHAL_S3=http://127.0.0.1:9009/mine" in said
+    assert json.loads(said.splitlines()[-1]) == {
+        "endpoint": "http://127.0.0.1:9009",
+        "url": "s3://epochal",
+        "route": "local",
+        "environment": {"AWS_ENDPOINT_URL": "http://127.0.0.1:9009", "AWS_ACCESS_KEY_ID": "any"},
+        "nodes": [{"host": "127.0.0.1", "pid": 4711}],
+    }
+    assert asked == [("mine", "versitygw", "kept", 9009, True), ("epochal", "moto", None, 9000, True)]
     assert server.ended == 2

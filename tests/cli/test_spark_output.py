@@ -1,4 +1,4 @@
-"""What Spark prints under `epochal run` and `epochal check`: hidden, bounded, and told if it cannot start."""
+"""What Spark prints under `epochal run` and `epochal check`: hidden, bounded, and shown if it cannot start."""
 
 from __future__ import annotations
 
@@ -86,3 +86,18 @@ def test_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> 
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("epochal: Refused: Spark could not start on local[2]")
     assert "Java printed: Unsupported class file major version 99" in done.stderr
+
+
+def test_an_error_in_a_query_that_spark_logs_as_json_is_kept_with_it_and_not_shown(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from pyspark.logger import PySparkLogger
+
+    with hidden() as output:
+        assert output is not None
+        PySparkLogger.getLogger("SQLQueryContextLogger").exception("no such column", errorClass="UNRESOLVED_COLUMN")
+        output.started()
+        kept = output.last(10, within=30)
+
+    assert kept[0] == "no such column"
+    assert capfd.readouterr().err == ""

@@ -9,10 +9,11 @@ import pytest
 
 from epochal.cli import exit_codes
 from epochal.cli.verdict import Facts, Standing, judge
+from epochal.txn.driver_facts import Retirement
 from epochal.txn.live import Live, LiveHeld, LiveRefusal, LiveState
 from epochal.txn.liveness import DriverStatus, Liveness
 from epochal.txn.process import Process
-from epochal.txn.retirement import Retirement
+from epochal.txn.unpublished import Unpublished
 
 NOW = 1000.0
 PROCESS = Process(host="vm", pid=4711)
@@ -41,9 +42,12 @@ def held(sink: str = "serving", epoch: int | None = 42, step: str = "commit") ->
 ALIVE = driver(Liveness.ALIVE)
 ALIVE_UNSEEN = driver(Liveness.ALIVE, None)
 DEAD = driver(Liveness.DEAD)
-SILENT = driver(Liveness.SILENT, heartbeat=200.0)
+SILENT = replace(driver(Liveness.SILENT, heartbeat=200.0), elsewhere=True)
 ENDED = driver(Liveness.ENDED)
 NONE = driver(Liveness.NONE, None)
+OPEN = {"unpublished": Unpublished(parts=1, rows=500, bytes=9_000, sinks=("files",))}
+WAITS = "epoch 41 is settled everywhere, but 500 rows wait in 1 open part of 'files' and cannot be read yet"
+LATER = "a query that runs publishes each part at a limit of its sink; `epochal roll CHECKPOINT` does it now"
 UNKNOWN = driver(Liveness.UNKNOWN, None)
 FAILED = driver(
     Liveness.ENDED, live(refused=LiveRefusal(error="BadRows", reason="column 'id' is missing.", at=990.0, epoch=42))
@@ -151,7 +155,10 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         DEAD,
         {},
         DIED,
-        "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Start the query again",
+        (
+            "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Nothing is in doubt; start the "
+            "query again when it should go on"
+        ),
     ),
     (
         "dead",
@@ -159,8 +166,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {},
         DIED,
         (
-            "driver dead, it seems (pid 4711 on vm has not reported for 3 min): epoch 41 is visible everywhere. Start "
-            "the query again"
+            "driver dead, it seems (pid 4711 on vm: heartbeat 3 min old by this machine's clock; clocks may differ): "
+            "epoch 41 is visible everywhere. Nothing is in doubt; start the query again when it should go on"
         ),
     ),
     (
@@ -350,8 +357,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unreachable": {"serving": "no route"}},
         DIED,
         (
-            "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Start the query again; sink 'serving' "
-            "cannot be reached from here: no route"
+            "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Nothing is in doubt; start the query "
+            "again when it should go on; sink 'serving' cannot be reached from here: no route"
         ),
     ),
     (
@@ -363,6 +370,47 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
             "HELD: sink 'serving' has not shown epoch 42 for 6 min: sink 'serving', epoch 42: "
             "ConnectionError: no route. "
             "Start the store; the driver (pid 4711 on vm) retries by itself"
+        ),
+    ),
+    # Rows in open parts are settled and cannot be read: the exit codes stay, the words differ.
+    (
+        "running",
+        ALIVE,
+        OPEN,
+        WELL,
+        (
+            f"running: {WAITS}: each part appears when it reaches a limit of its sink; the driver (pid 4711 on vm) is "
+            "alive"
+        ),
+    ),
+    (
+        "running",
+        ALIVE,
+        {"done": -1, "unpublished": Unpublished(parts=2, rows=None, bytes=0, sinks=("a", "b"))},
+        WELL,
+        (
+            "running: rows wait in 2 open parts of 'a', 'b' and cannot be read yet: each part appears when it reaches "
+            "a limit of its sink; the driver (pid 4711 on vm) is alive"
+        ),
+    ),
+    ("stopped", ENDED, OPEN, WELL, f"stopped and settled: {WAITS}; {LATER}"),
+    (
+        "stopped",
+        ENDED,
+        {**OPEN, "under_way": 42},
+        WELL,
+        f"stopped and settled: {WAITS}; epoch 42 was under way; the next start replays it; {LATER}",
+    ),
+    ("failed", FAILED, OPEN, REFUSED, f"STOPPED by BadRows: column 'id' is missing. E{WAITS[1:]}"),
+    ("dead", DEAD, OPEN, DIED, f"driver dead (pid 4711 on vm): {WAITS}. Start the query again; {LATER}"),
+    (
+        "unknown",
+        UNKNOWN,
+        OPEN,
+        WELL,
+        (
+            f"settled: {WAITS}; {LATER}; nothing tells from here whether the driver (pid 4711 on vm) runs: it writes "
+            "no live file"
         ),
     ),
 ]

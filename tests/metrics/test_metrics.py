@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import urllib.request
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -15,13 +16,23 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from epochal.metrics import fault_of, observer_of
+from epochal.metrics import fault_of, observer_of, why_not_served
 from epochal.metrics.instruments import INSTRUMENTS, SECONDS
 from epochal.metrics.opentelemetry import OpenTelemetryMetrics
 from epochal.metrics.prometheus import Endpoint, PrometheusMetrics
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import Refused
-from epochal.txn.events import Event, Observer, Observers
+from epochal.txn.events import (
+    EpochCommitted,
+    Event,
+    Observer,
+    Observers,
+    RecoveryMeasured,
+    StreamEnded,
+    StreamRefused,
+    StreamStarted,
+)
+from epochal.txn.model import Outcome
 from epochal.txn.settler import Backoff, Settler
 from tests.txn.keeping import Keeping
 from tests.txn.stream import Rows, Stream
@@ -170,6 +181,27 @@ def test_losers_rolls_open_parts_refusals_and_the_end_are_counted(scraped: Scrap
     assert seen["epochal_refusals_total{error=FencedOut,stream=orders}"] == 1
     assert seen["epochal_running{stream=orders}"] == 0
     assert seen["epochal_generation{stream=orders}"] == 2
+
+
+def test_a_recovery_objective_is_measured(scraped: Scraped, endpoint: Endpoint) -> None:
+    for extent, rows in ((3, None), (4, 50)):
+        measured = RecoveryMeasured(
+            lineage="1f0c",
+            stream="orders",
+            at=0.0,
+            epoch=7,
+            seconds=12.5,
+            objective=10.0,
+            extent=extent,
+            rows=rows,
+            bytes=900,
+            turned=False,
+        )
+        scraped.observer(measured)
+
+    seen = scrape(endpoint)
+    names = ("recovery_seconds", "recovery_objective_seconds", "state_extent", "state_rows", "state_bytes")
+    assert [seen[f"epochal_{name}{{stream=orders}}"] for name in names] == [12.5, 10.0, 4, 50, 900]
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
@@ -322,3 +354,81 @@ def test_the_events_module_is_all_that_an_observer_needs() -> None:
     kinds = {kind.__name__ for kind in Event.__subclasses__()}
     assert kinds <= set(epochal.events.__all__)
     assert all(hasattr(epochal.events, name) for name in epochal.events.__all__)
+
+
+def started(lineage: str, stream: str = "orders") -> StreamStarted:
+    return StreamStarted(lineage=lineage, stream=stream, at=NOW, generation=1, sinks=("lake",))
+
+
+def committed(lineage: str, rows: int, stream: str = "orders") -> EpochCommitted:
+    return EpochCommitted(
+        lineage=lineage,
+        stream=stream,
+        at=NOW,
+        epoch=0,
+        generation=1,
+        sink="lake",
+        outcome=Outcome.COMMITTED,
+        rows=rows,
+        bytes=None,
+        seconds=0.1,
+        lag=None,
+    )
+
+
+ONE, OTHER = "1f0c9a2e-0000-4000-8000-000000000000", "7c8d2a4e-0000-4000-8000-000000000000"
+
+
+def test_two_streams_of_one_name_that_run_at_once_have_series_of_their_own(endpoint: Endpoint) -> None:
+    for event in (started(ONE), started(OTHER), committed(ONE, 3), committed(OTHER, 40)):
+        endpoint.metrics(event)
+    endpoint.metrics(StreamEnded(lineage=ONE, stream="orders", at=NOW, settled=True))
+    endpoint.metrics(committed(OTHER, 2))
+    found = scrape(endpoint)
+
+    assert found["epochal_rows_total{sink=lake,stream=orders}"] == 3
+    assert found["epochal_rows_total{sink=lake,stream=orders-7c8d2a4e}"] == 42
+    assert found["epochal_running{stream=orders}"] == 0
+    assert found["epochal_running{stream=orders-7c8d2a4e}"] == 1
+
+
+def test_a_stream_that_goes_on_as_a_new_one_keeps_its_label(endpoint: Endpoint) -> None:
+    endpoint.metrics(started(ONE))
+    endpoint.metrics(StreamEnded(lineage=ONE, stream="orders", at=NOW, settled=True))
+    endpoint.metrics(started(OTHER))
+    endpoint.metrics(committed(OTHER, 2))
+
+    assert scrape(endpoint)["epochal_rows_total{sink=lake,stream=orders}"] == 2
+
+
+def test_a_start_that_was_refused_without_a_checkpoint_counts_for_its_name(endpoint: Endpoint) -> None:
+    endpoint.metrics(started(ONE))
+    endpoint.metrics(StreamRefused(lineage="", stream="orders", at=NOW, epoch=None, error="Refused", reason="no"))
+
+    assert scrape(endpoint)["epochal_refusals_total{error=Refused,stream=orders}"] == 1
+
+
+def test_an_address_that_another_program_uses_is_said_without_listening_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        taken = why_not_served(f"prometheus://127.0.0.1:{port}")
+
+    assert taken is not None
+    assert "in use" in taken
+    assert why_not_served(f"prometheus://127.0.0.1:{port}") is None  # twice: the look has not kept it
+    assert why_not_served(f"prometheus://127.0.0.1:{port}") is None
+    assert why_not_served("prometheus://127.0.0.1:0") is None
+    assert why_not_served("opentelemetry") is None
+
+
+def test_an_address_that_this_process_serves_already_is_free_for_its_other_streams() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    target = f"prometheus://127.0.0.1:{port}"
+    observer_of(target)
+
+    assert why_not_served(target) is None
+
+
+def test_an_address_of_another_machine_is_said() -> None:
+    assert why_not_served("prometheus://192.0.2.1:9464") is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from epochal.sinks.files.compaction import live
 from epochal.sinks.files.compaction.compactor import Compactor
@@ -28,6 +28,12 @@ class MemoryDisk(MemoryFiles, OneByOne):
 
     def head(self, path: str, size: int) -> bytes:
         return self.read(path)[:size]
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        yield self.read(path)
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> bool:
+        return self.create(path, b"".join(chunks))
 
     def join_copies(self, path: str, sources: Sequence[str], *, skip: int = 0) -> None:
         self.content[path] = b"".join(self.read(s)[skip if number else 0 :] for number, s in enumerate(sources))

@@ -56,7 +56,7 @@ class PacedDisk(MemoryDisk):
             program(self)
         except _Ended:
             return
-        except BaseException as fault:  # noqa: BLE001  # told by whoever plays the schedule
+        except BaseException as fault:  # noqa: BLE001  # reported by whoever plays the schedule
             self.fault = fault
         self.is_over = True
         self._has_stopped.release()

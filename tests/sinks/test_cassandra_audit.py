@@ -7,7 +7,7 @@ import pytest
 from epochal import CassandraSink
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.ledger_state import LedgerState, StreamState
-from epochal.txn.audit import Expected, Scope, StoreReport, Verdict
+from epochal.txn.audit import AuditVerdict, Expected, Scope, StoreReport
 from epochal.txn.audit_comparison import compare_with_store
 from epochal.txn.row_digests import RowDigest
 
@@ -22,7 +22,7 @@ def audit(monkeypatch: pytest.MonkeyPatch, last: int) -> StoreReport:
 def test_a_ledger_that_has_the_last_epoch_is_all_that_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = compare_with_store(GIVEN, audit(monkeypatch, 1))
 
-    assert (answer.verdict, answer.differences) == (Verdict.NOT_PROVABLE, ())
+    assert (answer.verdict, answer.differences) == (AuditVerdict.NOT_PROVABLE, ())
     assert "cannot be counted" in answer.unproven[0]
 
 

@@ -1,4 +1,4 @@
-"""Every value is encoded as Cassandra's own driver would; what a column cannot hold is told."""
+"""Every value is encoded as Cassandra's own driver would; what a column cannot hold is an error."""
 
 from __future__ import annotations
 
@@ -166,10 +166,10 @@ def test_a_vector_is_its_elements_and_nothing_else() -> None:
 def test_what_a_column_cannot_hold_is_a_fault_of_its_row(
     values: list[Any], text: str, arrow: pa.DataType, reason: str
 ) -> None:
-    ((rows, told),) = faults(values, text, arrow)
+    ((rows, answer),) = faults(values, text, arrow)
 
     assert rows == [1]
-    assert reason in told
+    assert reason in answer
 
 
 def test_microseconds_are_refused_or_cut() -> None:

@@ -1,4 +1,4 @@
-"""What follows from a table's ledger: the next timestamp, and what the guard is told. No server."""
+"""What follows from a table's ledger: the next timestamp, and what the guard sees. No server."""
 
 from __future__ import annotations
 

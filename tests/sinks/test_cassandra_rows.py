@@ -96,10 +96,10 @@ def test_rows_that_nothing_tells_apart_are_all_told(
     ],
 )
 def test_a_row_that_cassandra_would_refuse_ends_the_job_with_the_reason(bad: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match="epochal<<") as told:
+    with pytest.raises(ValueError, match="epochal<<") as raised:
         list(staged(iter(batches([bad, row("b", 9)], 10)), row_format()))
-    assert reason in str(told.value)
-    assert "aaa" not in str(told.value)  # no value of a row
+    assert reason in str(raised.value)
+    assert "aaa" not in str(raised.value)  # no value of a row
 
 
 def test_a_row_that_deletes_needs_only_its_key() -> None:

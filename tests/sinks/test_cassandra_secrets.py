@@ -72,9 +72,9 @@ def test_a_certificate_is_shown_to_nobody_else_either() -> None:
 
 def test_a_journal_that_has_lost_its_tls_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(trust.HOSTS, HOST)
-    with pytest.raises(Refused, match=f"without TLS, so the password would.*set {TLS}=off") as told:
+    with pytest.raises(Refused, match=f"without TLS, so the password would.*set {TLS}=off") as raised:
         described(tls=False).with_secrets()
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(raised.value)
     monkeypatch.setenv(TLS, "off")
 
     assert described(tls=False).with_secrets().password == SECRET
@@ -121,18 +121,18 @@ def listening() -> Iterator[tuple[int, bytearray]]:
 def test_a_closed_port_is_told_with_the_sink_and_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(StoreAway) as told:
+    with pytest.raises(StoreAway) as raised:
         CassandraSink("shop.orders", name="serving", port=port).open("1f0c9a2e")
 
-    assert str(told.value).startswith(f"sink 'serving': Cassandra at 127.0.0.1, port {port}: ConnectionRefusedError")
-    assert str(told.value).endswith("is the server up, and is this its client port (9042)?")
+    assert str(raised.value).startswith(f"sink 'serving': Cassandra at 127.0.0.1, port {port}: ConnectionRefusedError")
+    assert str(raised.value).endswith("is the server up, and is this its client port (9042)?")
 
 
 def test_an_unknown_host_is_told_with_the_sink_and_what_to_do() -> None:
-    with pytest.raises(StoreAway) as told:
+    with pytest.raises(StoreAway) as raised:
         CassandraSink("shop.orders", contact_points=["nowhere.invalid"]).open("1f0c9a2e")
 
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "sink 'cassandra': Cassandra at nowhere.invalid, port 9042: no such host; check contact_points, or the name "
         "service of this machine"
     )

@@ -29,7 +29,7 @@ ONE = Connection(consistency="ONE")
 
 
 def test_all_faults_come_in_one_error() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         CassandraSink(
             "orders; DROP",
             contact_points="localhost",
@@ -41,15 +41,15 @@ def test_all_faults_come_in_one_error() -> None:
             totals={"amount": "sum"},
         )
 
-    text = str(told.value)
-    assert len(told.value.faults) == 8
+    text = str(raised.value)
+    assert len(raised.value.faults) == 8
     assert "keyspace.table" in text
     assert "did you mean 'upsert'?" in text
     assert "ttl='soon'" in text
 
 
 def test_all_faults_of_a_connection_come_in_one_error_and_no_secret_is_told() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         Connection(
             contact_points="localhost",
             port=0,
@@ -58,18 +58,18 @@ def test_all_faults_of_a_connection_come_in_one_error_and_no_secret_is_told() ->
             ca_file="ca.pem",
         )
 
-    assert len(told.value.faults) == 5
-    assert "did you mean 'LOCAL_QUORUM'?" in str(told.value)
-    assert SECRET not in str(told.value)
+    assert len(raised.value.faults) == 5
+    assert "did you mean 'LOCAL_QUORUM'?" in str(raised.value)
+    assert SECRET not in str(raised.value)
 
 
 def test_what_moved_into_a_group_is_told_with_its_place() -> None:
     moved: dict[str, Any] = {"user": "me", "password": SECRET, "in_flight": 8}
 
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         CassandraSink("shop.orders", **moved)
 
-    assert told.value.faults == (
+    assert raised.value.faults == (
         "user: now in connection=Connection(user=...)",
         "password: now in connection=Connection(password=...)",
         "in_flight: now in tuning=Tuning(in_flight=...)",
@@ -78,11 +78,11 @@ def test_what_moved_into_a_group_is_told_with_its_place() -> None:
 
 def test_where_the_cluster_is_may_be_told_in_short_but_not_twice() -> None:
     short = CassandraSink("shop.orders", contact_points=["db1"], port=9043)
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         CassandraSink("shop.orders", port=9043, connection=Connection(contact_points=["db1"]))
 
     assert short.cluster == Connection(contact_points=["db1"], port=9043)
-    assert told.value.faults == ("port: not together with connection=; use connection=Connection(port=...)",)
+    assert raised.value.faults == ("port: not together with connection=; use connection=Connection(port=...)",)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_where_the_cluster_is_may_be_told_in_short_but_not_twice() -> None:
     ],
 )
 def test_options_that_do_not_go_together_are_faults(options: dict[str, Any], fault: str) -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         CassandraSink("shop.orders", **options)
-    assert fault in str(told.value)
+    assert fault in str(raised.value)
 
 
 def test_secrets_are_in_no_description_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:

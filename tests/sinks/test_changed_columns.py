@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ OURS, THEIRS = "1f0c9a2e-77", "2b0c9a2e-77"
 INT = StructType().add("id", LongType()).add("amount", IntegerType())
 TEXT = StructType().add("id", LongType()).add("amount", StringType())
 
+MORE_INT, MORE_TEXT = (StructType([*INT.fields]).add("more", kind) for kind in (IntegerType(), StringType()))
+
 
 class Target:
     """A target on a local disk, and the starts of streams that write to it."""
@@ -32,23 +35,49 @@ class Target:
         self.register = Register(self.files, self.layout.lineages)
         self._generation = 0
 
-    def columns(self, schema: StructType, **options: Any) -> TargetColumns:
-        return TargetColumns(RollingFileSink(self.layout.target, **options), self.files, self.layout, schema)
+    def columns(self, schema: StructType, *, capitals_count: bool = False, **options: Any) -> TargetColumns:
+        sink = RollingFileSink(self.layout.target, **options)
+        return TargetColumns(sink, self.files, self.layout, schema, capitals_count)
 
-    def start(self, schema: StructType, *, lineage: str = OURS, **options: Any) -> list[str]:
+    def start(
+        self,
+        schema: StructType,
+        *,
+        lineage: str = OURS,
+        decided: int = -1,
+        replaces: tuple[str, ...] = (),
+        **options: Any,
+    ) -> list[str]:
         """What a start is refused for; if there is nothing, it has claimed the target."""
         columns = self.columns(schema, **options)
         if found := columns.faults(self.register):
             return found
-        self._generation += 1
-        claim = Claim(lineage=lineage, generation=self._generation, start=str(self._generation), journal="/j")
+        claim = self.claim(lineage, replaces=replaces, decided=decided)
         version = self.register.read().version
-        assert self.register.claim(claim, version=version, notes=lambda before: columns.noted(claim, before))
+        try:
+            assert self.register.claim(claim, version=version, notes=lambda before: columns.noted(claim, before))
+        except BadRows as refused:
+            return [str(refused)]
         return []
 
-    def publish(self, epoch: int, *, rows: int = 1, lineage: str = OURS) -> None:
+    def claim(self, lineage: str, **facts: Any) -> Claim:
+        self._generation += 1
+        return Claim(lineage=lineage, generation=self._generation, start=f"s{self._generation}", journal="/j", **facts)
+
+    def fence(self, lineage: str) -> None:
+        assert self.register.claim(self.claim(lineage), version=self.register.read().version)
+
+    def attempt(self, epoch: int, lineage: str = OURS) -> Attempt:
+        return Attempt(lineage, epoch, self._generation, start=f"s{self._generation}")
+
+    def stage(self, epoch: int, lineage: str = OURS) -> Attempt:
+        attempt = self.attempt(epoch, lineage)
+        self.files.create(join(self.layout.attempt(attempt), "data"), b"rows")
+        return attempt
+
+    def publish(self, epoch: int, *, rows: int = 1, lineage: str = OURS, generation: int | None = None) -> None:
         files = ((f"part-{epoch}", 10),) if rows else ()
-        entry = PublishedEpoch(lineage, epoch, self._generation, "offsets", rows, files)
+        entry = PublishedEpoch(lineage, epoch, generation or self._generation, "offsets", rows, files)
         name = self.layout.manifest_name(Attempt(lineage, epoch, self._generation))
         assert self.files.create(join(self.layout.target, name), entry.encode())
 
@@ -91,13 +120,99 @@ def test_a_start_that_wrote_nothing_binds_nobody(target: Target) -> None:
     assert target.start(TEXT) != []
 
 
-def test_a_start_whose_rows_are_only_staged_or_open_binds_others(target: Target) -> None:
-    for place in (target.layout.staged(OURS), target.layout.open(OURS)):
-        target.start(TEXT)
-        target.files.create(join(place, "000000000000.000001", "data"), b"rows")
+def test_rows_that_are_only_open_bind_others(target: Target) -> None:
+    target.start(TEXT)
+    target.files.create(join(target.layout.open(OURS, 0), "piece"), b"rows")
 
-        assert target.start(INT) != []
-        target.files.delete(place)
+    assert target.start(INT) != []
+
+
+def test_what_another_stream_has_staged_binds_until_it_is_decided_and_the_error_says_how(target: Target) -> None:
+    target.start(INT, lineage=THEIRS)
+    target.publish(0, lineage=THEIRS)
+    target.start(MORE_TEXT, lineage=THEIRS)
+    lost = target.stage(1, lineage=THEIRS)
+    target.start(INT, lineage=THEIRS)  # corrected
+
+    (fault,) = target.start(MORE_INT)
+    assert "more: int, was string (of stream 2b0c9a2e, staged for epoch 1, which is in doubt: " in fault
+    assert "`epochal resolve --abort`" in fault
+    assert OURS not in target.register.read().claims
+    target.publish(1, lineage=THEIRS)
+    target.files.delete(target.layout.attempt(lost))
+    assert target.start(MORE_INT) == []
+
+
+def test_a_type_that_was_killed_while_staging_can_be_corrected(target: Target) -> None:
+    target.start(INT)
+    target.publish(0)
+    target.start(MORE_TEXT)
+    target.stage(1)
+
+    assert target.start(MORE_INT, decided=0) == []
+    columns = target.columns(MORE_INT)
+    columns.check_own(target.stage(1), target.register)
+    target.publish(1)
+    columns.check_own(target.attempt(2), target.register)
+    assert "more: string, was int" in target.start(MORE_TEXT, decided=1)[0]
+
+
+def test_an_older_attempt_that_wins_after_all_stops_the_corrected_stream_before_the_next_epoch(target: Target) -> None:
+    target.start(INT)
+    target.publish(0)
+    target.start(MORE_TEXT)
+    older = target.stage(1)
+    target.start(MORE_INT, decided=0)
+    target.stage(1)
+    target.publish(1, generation=older.generation)
+
+    with pytest.raises(BadRows, match=r"more: int, was string \(of stream 1f0c9a2e, from epoch 1 on\)"):
+        target.columns(MORE_INT).check_own(target.attempt(2), target.register)
+    assert target.start(MORE_INT, decided=1) != []
+    assert target.start(MORE_TEXT, decided=1) == []
+
+
+def test_what_this_stream_has_staged_for_a_decided_epoch_binds_it(target: Target) -> None:
+    target.start(INT)
+    target.publish(0)
+    target.start(MORE_TEXT)
+    target.stage(1)
+
+    (fault,) = target.start(MORE_INT, decided=1)
+
+    assert "staged for epoch 1, which is decided: `epochal recover`" in fault
+
+
+@pytest.mark.parametrize("first_has_written", [False, True])
+def test_of_two_streams_that_bring_a_column_of_different_types_the_second_is_refused(
+    target: Target, first_has_written: bool
+) -> None:
+    for lineage in (OURS, THEIRS):
+        assert target.start(INT, lineage=lineage) == []
+        target.publish(0, lineage=lineage)
+    assert target.start(MORE_INT) == []
+    if first_has_written:
+        target.publish(1)
+
+    (fault,) = target.start(MORE_TEXT, lineage=THEIRS)
+
+    assert "more: string, was int (of stream 1f0c9a2e" in fault
+    assert target.start(MORE_INT, lineage=THEIRS) == []
+
+
+def test_columns_that_were_never_written_bind_nobody_once_their_driver_is_fenced_or_replaced(target: Target) -> None:
+    target.start(INT)
+    target.publish(0)
+    target.start(MORE_TEXT, lineage=THEIRS)
+    (fault,) = target.start(MORE_INT)
+    assert "has written none yet" in fault
+    assert "`epochal gc --fence`" in fault
+
+    assert target.start(MORE_INT, replaces=(THEIRS,)) == []
+    target.start(INT)
+    target.start(MORE_TEXT, lineage="third")
+    target.fence("third")
+    assert target.start(MORE_INT) == []
 
 
 def test_rows_that_were_published_by_a_roll_bind_others(target: Target) -> None:
@@ -200,6 +315,34 @@ def test_a_command_that_claims_a_target_keeps_its_columns(target: Target) -> Non
     assert target.start(TEXT) != []
 
 
+def frame(schema: StructType) -> Any:
+    """What a sink asks of a frame for its columns."""
+    return SimpleNamespace(schema=schema, sparkSession=SimpleNamespace(conf={"spark.sql.caseSensitive": "false"}))
+
+
+def test_a_claim_compares_and_records_the_columns_that_come_with_it_and_needs_no_earlier_call(target: Target) -> None:
+    first, second = (RollingFileSink(target.layout.target) for _ in range(2))
+    assert first.claim(target.claim(OURS), version=0, rows=frame(INT))
+    target.publish(0)
+
+    with pytest.raises(BadRows, match=r"amount: string, was int (?s:.*)Nothing was written"):
+        second.claim(target.claim(OURS), version=target.register.read().version, rows=frame(TEXT))
+    assert second.claim(target.claim(OURS), version=target.register.read().version, rows=frame(MORE_INT))
+    assert [dict(one.what.columns).keys() for one in target.brought()] == [
+        {"id", "amount"},
+        {"id", "amount", "more"},
+    ]
+
+
+def test_a_description_has_the_columns_that_are_given_and_none_of_an_earlier_call(target: Target) -> None:
+    sink = RollingFileSink(target.layout.target)
+    assert sink.claim(target.claim(OURS), version=0, rows=frame(INT))
+    whole: Any = sink.describe(frame(TEXT))
+
+    assert [one["type"] for one in whole["reading"]["columns"]["fields"]] == ["long", "string"]
+    assert sink.describe() == {key: value for key, value in whole.items() if key != "reading"}
+
+
 def test_columns_that_were_changed_by_hand_are_no_columns(target: Target) -> None:
     target.start(INT)
     register = target.register.read()
@@ -259,6 +402,21 @@ def test_whether_a_value_may_be_null_changes_nothing() -> None:
 
 def test_a_column_that_only_differs_in_case_is_a_fault() -> None:
     assert differences("parquet", of(Amount="long"), of(amount="long")) == ["amount: was spelled Amount"]
+
+
+def test_where_capitals_count_two_columns_may_differ_in_them_alone(target: Target) -> None:
+    both = StructType().add("a", LongType()).add("A", StringType()).add("s", StructType().add("b", LongType()))
+    assert target.start(both, capitals_count=True) == []
+    target.publish(0)
+
+    assert target.start(both, capitals_count=True) == []
+    assert target.start(both) == []  # the same columns, whatever counts
+    swapped = StructType().add("a", StringType()).add("A", LongType())
+    (fault,) = target.start(swapped, capitals_count=True)
+    assert "a: string, was bigint" in fault
+    assert "A: bigint, was string" in fault
+    assert target.start(StructType().add("S", LongType()), capitals_count=True) == []
+    assert target.start(StructType().add("ID", LongType()).add("S", LongType())) != []
 
 
 def test_csv_has_its_columns_by_position_and_text_has_none() -> None:

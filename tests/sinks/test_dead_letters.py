@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -15,7 +15,7 @@ from epochal import CassandraSink, DeltaSink, EpochWriter, Rolling, RollingFileS
 from epochal.sinks.dead_letters import DeadLetters
 from epochal.testing import DirectoryParticipant
 from epochal.txn.model import Attempt, Batch, Handle, Staged
-from epochal.txn.participant import Participant
+from epochal.txn.participant import Participant, members
 
 LETTERS = [
     RollingFileSink("bad", name="bad"),
@@ -25,7 +25,7 @@ LETTERS = [
     DirectoryParticipant("/bad", name="bad"),
 ]
 ATTEMPT = Attempt("1f0c9a2e-0000", 7, 2, start="5a17", after=6, scratch="/checkpoint/epochal-staged")
-MEMBERS = {name: member for name, member in vars(Participant).items() if not name.startswith("_")}
+MEMBERS = {name: getattr(Participant, name) for name in members(Participant)}
 PROPERTIES = [name for name, member in MEMBERS.items() if isinstance(member, property)]
 CALLS = [name for name in MEMBERS if name not in (*PROPERTIES, "stage", "check_frame")]  # those two change the rows
 
@@ -39,6 +39,8 @@ def wrapped(letters: Any) -> Any:
 def test_dead_letters_roll_and_are_audited_if_their_sink_is_and_only_then(letters: Any) -> None:
     assert wrapped(letters).rolls is letters.rolls
     assert wrapped(letters).audits is letters.audits
+    assert wrapped(letters).past is letters.past
+    assert wrapped(letters).connect is letters.connect
     assert wrapped(letters).name == "bad"
 
 
@@ -51,15 +53,18 @@ def test_dead_letters_have_every_property_of_their_sink(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_of_dead_letters_reaches_their_sink_with_all_that_was_given(name: str) -> None:
-    letters = Mock(spec_set=list(MEMBERS))
+    letters, origin = Mock(spec_set=list(MEMBERS)), Mock()
     parameters = list(inspect.signature(MEMBERS[name]).parameters.values())[1:]
-    given = [object() for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    named = {p.name: object() for p in parameters if p.kind is p.KEYWORD_ONLY}
+    given = {p.name: object() for p in parameters}
+    expected = {**given, **({"rows": origin.rejected.return_value} if "rows" in given else {})}
 
-    answer = getattr(DeadLetters(Mock(), letters), name)(*given, **named)
+    positional, named = _arguments(parameters, given)
+    answer = getattr(DeadLetters(origin, letters), name)(*positional, **named)
 
     answers = inspect.signature(MEMBERS[name]).return_annotation != "None"
-    getattr(letters, name).assert_called_once_with(*given, **named)
+    positional, named = _arguments(parameters, expected)
+    getattr(letters, name).assert_called_once_with(*positional, **named)
+    assert origin.rejected.call_args_list == ([call(given["rows"])] if "rows" in given else [])
     assert answer is (getattr(letters, name).return_value if answers else None)
 
 
@@ -97,6 +102,23 @@ def test_dead_letters_without_a_folder_are_staged_and_removed_in_the_streams_own
     assert (left.key, left.scratch) == (attempt.key, str(tmp_path))
     sink.abort(left, None)
     assert sink.leftovers(attempt.lineage, str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", ["describe", "claim"])
+def test_what_a_command_asks_of_dead_letters_without_a_frame_has_none_for_their_sink(name: str) -> None:
+    letters, origin = Mock(spec_set=list(MEMBERS)), Mock()
+    dead = DeadLetters(origin, letters)
+    getattr(dead, name)(*([Mock()] if name == "claim" else []), **({"version": 3} if name == "claim" else {}))
+
+    (passed,) = getattr(letters, name).call_args_list
+    assert None in (*passed.args, *passed.kwargs.values())
+    assert origin.rejected.call_count == 0
+
+
+def _arguments(parameters: list[inspect.Parameter], given: dict[str, object]) -> tuple[list[object], dict[str, object]]:
+    """As they are passed: by position, but those that can only be named."""
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return [one for name, one in given.items() if name not in named], {name: given[name] for name in named}
 
 
 def _default(field: Any) -> Any:

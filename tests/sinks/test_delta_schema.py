@@ -1,4 +1,4 @@
-"""A frame that does not fit a table is told column by column."""
+"""A frame that does not fit a table is refused column by column."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from epochal import RollingFileSink
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.files.past import Past, Reading, reading_of
 from epochal.sinks.storage.register import Register
-from epochal.txn.cuts import NoPast, SinkAt
 from epochal.txn.errors import CutGone
 from epochal.txn.model import Claim, Description
+from epochal.txn.past import NoPast, SinkAt
 from tests.sinks.compacting import LINEAGE, TARGET, MemoryDisk, compactor, name_of, publish
 
 COLUMNS: Any = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}

@@ -110,8 +110,8 @@ def test_a_view_of_everything_covers_everything() -> None:
     assert behind("viewfs:/orders#1", [("/", ["hdfs://host/"])]) == ["hdfs://host/"]
 
 
-def test_a_sink_on_an_object_store_is_refused_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_on_another_object_store_is_refused_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epochal.sinks.storage.hadoop.running_session", lambda: None)
 
-    with pytest.raises(Refused, match="s3a://bucket/orders: no file of s3a"):
-        RollingFileSink("s3a://bucket/orders").open("lineage")
+    with pytest.raises(Refused, match="gs://bucket/orders: no file of gs"):
+        RollingFileSink("gs://bucket/orders").open("lineage")

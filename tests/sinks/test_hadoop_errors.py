@@ -1,4 +1,4 @@
-"""What Hadoop says in a page of Java is told in one line. Without Spark."""
+"""A page of Java from Hadoop becomes one line. Without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record names is below the folder that it belongs to, or nothing is touched and the name is told."""
+"""What a record names is below the folder that it belongs to, or nothing is touched and the error has the name."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def test_a_handle_of_files_touches_nothing_outside_its_place(
     (home / "good").write_bytes(b"good")
     (home / "other").write_bytes(b"good")
     first: tuple[Rename, ...] = (("data/other", "part-good", 4),)
-    told = StagedFiles(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
+    answer = StagedFiles(EpochFacts(), **{**work, "files": (*first, *work.get("files", ()))})
     before = all_files(tmp_path)
 
     with pytest.raises(JournalCorrupt, match="names a place"):
-        sink.commit(ATTEMPT, Handle(HANDLE_VERSION, {"target": f"{tmp_path}/target", **told.to_json()}))
+        sink.commit(ATTEMPT, Handle(HANDLE_VERSION, {"target": f"{tmp_path}/target", **answer.to_json()}))
     assert all_files(tmp_path) == before
     assert (outside / "precious").read_bytes() == b"precious"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -60,9 +60,8 @@ class World:
             Piece(self.epoch, bucket, f"{bucket}part-{number}", 10, count, self.clock, shape or "")
             for number, (bucket, count) in enumerate(rows if shape else [])
         ]
-        buckets = {*complete, *(piece.bucket for piece in fresh)}
         opened = self.opened.follow(self.state)
-        looked_at = opened.candidates(self.policy, self.clock, buckets=buckets, shape=shape)
+        looked_at = opened.candidates(self.policy, self.clock, fresh=fresh, complete=complete, shape=shape)
         plan = roll_plan([*looked_at, *fresh], self.policy, self.clock, shape=shape, complete=complete)
         whole = roll_plan([*self.pieces, *fresh], self.policy, self.clock, shape=shape, complete=complete)
         self.check_plan(plan, whole)
@@ -136,6 +135,8 @@ def test_an_entry_that_cannot_be_read_leaves_no_half_index() -> None:
     for _ in range(2):
         with pytest.raises(JournalCorrupt, match="open parts cannot be read"):
             opened.follow(broken)
+    with pytest.raises(JournalCorrupt, match="open parts cannot be read"):
+        opened.follow(state.then((1, 1), {"piece 000000000001 day=2/": {"at": 1.0, "shape": "csv a", "files": []}}))
     assert opened.follow(broken.then((2, 0), {"piece 000000000001 day=2/": None})).size() == (1, 10)
 
 
@@ -149,30 +150,23 @@ def test_buckets_that_await_their_marker_are_found_by_their_end() -> None:
     assert (opened.first_end(), opened.awaited_until(2.0)) == (2.0, {"day=2/": 2.0})
 
 
-def test_an_epoch_of_many_open_parts_looks_at_few() -> None:
-    entries = dict(entry(0, f"bucket={number}/", prefix="piece ") for number in range(5000))
-    state = SinkState({"target": "/t", **entries})
+def test_a_part_that_grows_is_looked_at_when_it_is_full() -> None:
+    state = SinkState({"target": "/t", **dict(entry(number, "day=1/", prefix="piece ") for number in range(1000))})
     opened = Opened().follow(state)
-    state = state.then((1, 0), dict([entry(1, "bucket=7/", prefix="piece ")]))
-    reads = 0
+    fresh = Piece(1000, "day=1/", "day=1/p", 10, 1, 1.0, "csv a")
 
-    class Counting(Mapping[str, Json]):
-        def __getitem__(self, key: str) -> Json:
-            nonlocal reads
-            reads += 1
-            return state[key]
+    assert opened.candidates(Rolling(max_rows=1002), 1.0, fresh=[fresh]) == []
+    assert len(opened.candidates(Rolling(max_rows=1001), 1.0, fresh=[fresh])) == 1000
+    assert len(opened.candidates(Rolling(max_bytes=10_010), 1.0, fresh=[fresh])) == 1000
 
-        def __iter__(self):  # type: ignore[no-untyped-def]
-            raise AssertionError("the whole state is gone through")
 
-        def __len__(self) -> int:
-            return len(state)
-
+def test_parts_that_are_due_are_found_whenever_their_limit_is_first_asked_for() -> None:
+    state = SinkState({f"piece {n:012d} b={n}/": {"at": n, "shape": "csv a", "files": [["p", 1, 1]]} for n in range(9)})
+    opened = Opened().follow(state)
+    state = state.then((9, 0), {"piece 000000000000 b=0/": None})
     opened.follow(state)
-    looked_at = opened.candidates(Rolling(max_age=60, max_rows=9), 3.0, buckets=["bucket=8/"], shape="csv a")
-    edit = Edit(Counting())
-    opened.change(edit, "/t", looked_at=looked_at, left=[], headers={}, awaited={}, over=())
 
-    assert [piece.bucket for piece in looked_at] == ["bucket=8/"]
-    assert reads < 10
-    assert edit.changes == {"piece 000000000000 bucket=8/": None}
+    assert [piece.epoch for piece in opened.candidates(Rolling(max_age=5), 6.0)] == [1]
+    opened.follow(state.then((10, 0), {"piece 000000000001 b=1/": None, "piece 000000000010 b=2/": None}))
+    assert opened.due(Rolling(max_age=5)) == 7.0
+    assert opened.due(Rolling(inactivity=4)) == 6.0

@@ -258,3 +258,17 @@ def test_names_of_published_files_are_synced_before_the_manifest_lists_them(
     before = set(synced.paths[: listed[0]])
     assert before >= {str(tmp_path / folder) for folder in ("day=1/hour=2", "day=1", "day=2")} | {str(tmp_path)}
     assert layout.open(ATTEMPT.lineage) in before
+
+
+def test_a_staged_file_that_was_cut_short_is_not_published(tmp_path: Path) -> None:
+    layout, files = Layout(str(tmp_path)), LocalSinkFiles(sync=False)
+    for name, text in (("data/a", "whole\n"), ("data/b", "cu")):
+        files.create(layout.source(ATTEMPT, name), text.encode())
+    epoch = StagedEpoch(EpochFacts(rows=2, offsets="digest"), files=(("data/a", "a", 6), ("data/b", "b", 4)))
+
+    with pytest.raises(DataLost, match=r"data/b should have 4 bytes and has 2"):
+        Publisher("files", files, layout, ATTEMPT).publish(epoch)
+    assert not (tmp_path / "b").exists()
+
+    Path(layout.source(ATTEMPT, "data/b")).write_text("cut\n")
+    assert Publisher("files", files, layout, ATTEMPT).publish(epoch) is Outcome.COMMITTED

@@ -200,7 +200,9 @@ def test_a_chunk_that_was_published_is_checked_in_one_question(tmp_path: Path) -
         publish(tmp_path, whole, SideBySide(dies_after=len(PARTS)))  # all renamed, nothing listed
     publish(tmp_path, whole, Asked())
 
-    assert asked == [2, 2 * (len(PARTS) - 1)]  # the first alone, then the others: target and source of each
+    others = len(PARTS) - 1
+    # The first alone, then the others: target and source of each.
+    assert asked == [2, 2 * others]
 
 
 def test_a_fault_that_is_no_miss_is_raised_as_it_is(tmp_path: Path) -> None:

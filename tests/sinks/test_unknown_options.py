@@ -32,19 +32,19 @@ def test_so_it_is_for_what_options_are_made_of(kind: Any, wrong: str, right: str
 
 def test_a_misspelt_option_comes_with_all_other_faults() -> None:
     wrong: Any = {"bucketby": ["day"], "zzz": 1, "format": "parqet"}
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         RollingFileSink("archive", **wrong)
 
-    assert [fault.partition(":")[0].partition("=")[0] for fault in told.value.faults] == ["bucketby", "zzz", "format"]
-    assert "RollingFileSink('archive'): 3 faults" in str(told.value)
+    assert [fault.partition(":")[0].partition("=")[0] for fault in raised.value.faults] == ["bucketby", "zzz", "format"]
+    assert "RollingFileSink('archive'): 3 faults" in str(raised.value)
 
 
 def test_what_an_unknown_option_was_given_is_not_repeated() -> None:
     secret: Any = {"passwort": "hunter2"}
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         CassandraSink("shop.orders", **secret)
 
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_what_an_unknown_option_was_given_is_not_repeated() -> None:
     [(RollingFileSink, "pth", "path"), (DeltaSink, "paths", "path"), (CassandraSink, "tabel", "table")],
 )
 def test_a_misspelt_option_that_is_needed_is_told_with_the_nearest_name(kind: Any, wrong: str, right: str) -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         kind(**{wrong: "archive", "name": "1st"})
 
-    assert [fault.partition(":")[0].partition("=")[0] for fault in told.value.faults] == [wrong, right, "name"]
-    assert f"{wrong}: no such option; did you mean '{right}'?" in str(told.value)
-    assert f"{right}: missing" in str(told.value)
+    assert [fault.partition(":")[0].partition("=")[0] for fault in raised.value.faults] == [wrong, right, "name"]
+    assert f"{wrong}: no such option; did you mean '{right}'?" in str(raised.value)
+    assert f"{right}: missing" in str(raised.value)
 
 
 def test_the_name_of_a_class_of_options_is_not_one_of_them() -> None:

@@ -1,4 +1,4 @@
-"""WebHDFS's client, without a server: what it needs is told, paths are taken as they are."""
+"""WebHDFS's client, without a server: what it lacks is an error that names it, paths are taken as they are."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_the_query_id_is_the_one_in_metadata(tmp_path: Path) -> None:
     assert reader(tmp_path).query_id() == "57e9b1ea-f9c1-43ee-867b-b05a99aef8a9"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "not json"])
+@pytest.mark.parametrize("text", ["", "{}", "[]", "not json", "[" * 200_000])
 def test_metadata_that_spark_did_not_write_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "metadata").write_text(text)
 
@@ -154,12 +154,12 @@ def test_offsets_that_were_written_anew_are_read_again_with_their_watermark(tmp_
 
     (tmp_path / "offsets").mkdir()
     checkpoint = reader(tmp_path)
-    told = []
+    answer = []
     for watermark in (1000, 2000):
         plan(watermark)
-        told.append((checkpoint.offsets(3), checkpoint.watermark(3)))
+        answer.append((checkpoint.offsets(3), checkpoint.watermark(3)))
 
-    assert [watermark for _, watermark in told] == [1.0, 2.0]
-    assert told[0][0] != told[1][0]
+    assert [watermark for _, watermark in answer] == [1.0, 2.0]
+    assert answer[0][0] != answer[1][0]
     assert reader(tmp_path).watermark(3) == 2.0
     assert reader(tmp_path).watermark(4) is None

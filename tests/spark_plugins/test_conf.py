@@ -15,6 +15,7 @@ GOOD = {
     "spark.epochal.orders.sinks": "archive, copy",
     "spark.epochal.orders.commit": "eager",
     "spark.epochal.orders.max_pending": "3",
+    "spark.epochal.orders.recovery_objective": "10 s",
     "spark.epochal.orders.settle_timeout": "2.5",
     "spark.epochal.orders.archive.type": "files",
     "spark.epochal.orders.archive.path": "/data/archive",
@@ -41,7 +42,7 @@ def test_settings_turn_metrics_on_and_name_the_stream() -> None:
     with pytest.raises(OptionError, match=r"spark\.epochal\.orders: metrics='prometheus:9464': must be 'prometheus'"):
         writer_from_settings(GOOD | {"spark.epochal.orders.metrics": "prometheus:9464"}, "orders")
 
-    assert (writer.stream, writer._metrics) == ("orders", "prometheus://127.0.0.1:0")
+    assert (writer.stream, writer._settings.metrics) == ("orders", "prometheus://127.0.0.1:0")
 
 
 def test_a_rolling_policy_is_read_and_its_faults_are_told_with_the_others() -> None:
@@ -214,19 +215,19 @@ def test_the_options_of_a_group_may_be_set_with_its_name_or_without(given: dict[
 
 
 def test_a_password_that_is_set_twice_is_a_fault_that_shows_neither() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         writer_from_settings(serving(user="me", password="hunter2", connection__password="hunter3"), "s")
 
     where = "spark.epochal.s.serving."
-    assert told.value.faults == (f"{where}connection.password: differs from {where}password; set one of them",)
+    assert raised.value.faults == (f"{where}connection.password: differs from {where}password; set one of them",)
 
 
 def test_faults_of_a_group_name_the_settings_as_they_were_spelled() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         writer_from_settings(serving(port="0", connection__consistency="SOME", tuning__tasks="0"), "s")
 
     where = "spark.epochal.s.serving."
-    assert [fault.partition("=")[0] for fault in told.value.faults] == [
+    assert [fault.partition("=")[0] for fault in raised.value.faults] == [
         f"{where}port",
         f"{where}connection.consistency",
         f"{where}tuning.tasks",

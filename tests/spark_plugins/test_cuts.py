@@ -33,7 +33,7 @@ COLUMNS: Any = {"type": "struct", "fields": [{"name": "id", "type": "long", "nul
 class Lake(DirectoryParticipant):
     """The protocol's side of a Delta sink: a commit is a version of a real table."""
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
         return {"type": "delta", "target": f"{self._path}-table", "name": self.name}
 
     def commit(self, attempt: Attempt, handle: Handle) -> Outcome:
@@ -54,7 +54,7 @@ class Lake(DirectoryParticipant):
 class Archive(DirectoryParticipant):
     """The protocol's side of a file sink: a commit is an entry in a real manifest."""
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
         target = f"{self._path}-files"
         reading: Json = {"columns": COLUMNS}
         return {"type": "files", "target": target, "name": self.name, "format": "json", "reading": reading}

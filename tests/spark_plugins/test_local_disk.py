@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from epochal import OptionError, Refused, local_disk_settings
-from epochal.spark_plugins import local_disk
+from epochal.spark_plugins import java_jars, local_disk
 from epochal.spark_plugins.session import session
 
 pytestmark = pytest.mark.spark
@@ -62,9 +62,9 @@ def test_processes_that_compile_at_once_end_with_one_whole_jar(empty_cache: Path
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
         for _ in range(3)
     ]
-    told = {process.communicate()[0].strip() for process in running}
+    answer = {process.communicate()[0].strip() for process in running}
 
-    (jar,) = told
+    (jar,) = answer
     assert zipfile.ZipFile(jar).testzip() is None
     assert [str(path) for path in Path(jar).parent.iterdir()] == [jar]
 
@@ -163,7 +163,7 @@ def test_another_class_path_for_the_driver_is_reported(
 
 
 def test_sources_that_do_not_compile_leave_no_jar(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_disk, "COMPILER", "no.such.Compiler")
+    monkeypatch.setattr(java_jars, "COMPILER", "no.such.Compiler")
 
     with pytest.raises(Refused, match=r"could not be compiled .*no.such.Compiler"):
         local_disk_settings()

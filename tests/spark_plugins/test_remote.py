@@ -121,16 +121,16 @@ def test_what_needs_a_jvm_is_refused_in_one_error() -> None:
         CassandraSink("shop.o", dead_letters=RollingFileSink("i", format="xml", options={"rowTag": "r"}, name="bad")),
     ]
 
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         started.check_sinks(EpochWriter(*sinks).sinks)
 
-    refused = [fault.split("'")[1] for fault in told.value.faults]
+    refused = [fault.split("'")[1] for fault in raised.value.faults]
     assert refused == ["avro", "xml", "pretty", "lines", "encrypted", "upsert", "evolve", "far", "staging", "bad"]
 
 
 def test_a_sink_that_does_not_know_of_spark_connect_is_refused() -> None:
     with pytest.raises(OptionError, match="'own': it is not known to work on Spark Connect"):
-        started.check_sinks([SimpleNamespace(name="own")])
+        started.check_sinks([SimpleNamespace(name="own", connect=None)])
 
 
 def test_observers_that_cannot_be_sent_are_refused_by_name() -> None:
@@ -143,10 +143,10 @@ def test_observers_that_cannot_be_sent_are_refused_by_name() -> None:
 def test_a_password_does_not_go_to_the_server() -> None:
     sink = CassandraSink("shop.orders", connection=Connection(user="writer", password="hunter2"))
 
-    with pytest.raises(OptionError, match="EPOCHAL_CASSANDRA_PASSWORD in the environment of the server") as told:
+    with pytest.raises(OptionError, match="EPOCHAL_CASSANDRA_PASSWORD in the environment of the server") as raised:
         started.check_sinks([sink])
 
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 def test_the_sinks_that_can_are_not_refused() -> None:
@@ -182,8 +182,8 @@ def test_a_writer_goes_to_the_server_with_its_options_and_without_what_it_has_op
     assert arrived.sinks[0].describe() == writer.sinks[0].describe()
     assert arrived.sinks[1].cluster == writer.sinks[1].cluster  # type: ignore[attr-defined]
     assert arrived.sinks[1].dead_letters is arrived.sinks[3].inner
-    assert (arrived._settle_timeout, arrived._choices) == (7.0, writer._choices)
-    assert arrived._lock is not writer._lock
+    assert (arrived._settings.settle_timeout, arrived._settings.choices) == (7.0, writer._settings.choices)
+    assert arrived._runs is not writer._runs
 
 
 class Session:
@@ -192,6 +192,7 @@ class Session:
     def __init__(self, *queries: tuple[str, str]) -> None:
         found = [SimpleNamespace(name=name, id=id_, runId=f"run-{id_}") for name, id_ in queries]
         self.streams = SimpleNamespace(active=found)
+        self.conf = SimpleNamespace(get=lambda _: "false")
 
 
 ID = "1f0c9a2e-0000-4000-8000-000000000001"
@@ -252,7 +253,7 @@ def test_a_frame_that_does_not_fit_is_refused_before_anything_is_written(tmp_pat
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     writer = EpochWriter(RollingFileSink(str(tmp_path / "target")))
-    writer._remote = RemoteQuery("orders", planned(checkpoint, 1), "append")
+    writer = writer._sent(RemoteQuery("orders", planned(checkpoint, 1), "append"))
     schema = StructType().add("_epochal_id", "long")
     frame: Any = SimpleNamespace(sparkSession=ConnectSession(("orders", ID)), columns=schema.names, schema=schema)
     frame.drop = lambda *_: frame
@@ -279,7 +280,7 @@ def test_a_query_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 
 class Commits:
-    """A checkpoint's commits/, and who is told of them."""
+    """A checkpoint's commits/, and who is notified of them."""
 
     def __init__(self) -> None:
         self.highest, self.looks = -1, 0

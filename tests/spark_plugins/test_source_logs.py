@@ -224,10 +224,10 @@ def test_an_epoch_costs_one_more_read_however_often_it_is_asked_for(tmp_path: Pa
         log(tmp_path, str(epoch), (("a", 1), epoch))
     checkpoint.offsets(0)
     files.reads.clear()
-    told = [checkpoint.offsets(1), checkpoint.offsets(1)]
+    answer = [checkpoint.offsets(1), checkpoint.offsets(1)]
     checkpoint.watermark(1)
 
-    assert told[0] == told[1]
+    assert answer[0] == answer[1]
     assert [read.removeprefix(f"{tmp_path}/") for read in files.reads] == ["offsets/1", "sources/0/1", "offsets/1"]
 
 

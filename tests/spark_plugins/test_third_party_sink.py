@@ -1,4 +1,4 @@
-"""A kind of sink that another package brings: known by its entry point, told by its declaration."""
+"""A kind of sink that another package brings: known by its entry point, described by its declaration."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def test_its_faults_come_with_the_others_and_no_secret_among_them() -> None:
         type="queue", pth="x", ack="al", login__token="hunter2", token="hunter3", retries="many", durable="no"
     )
 
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         writer_from_settings(given, "orders")
 
     out = "spark.epochal.orders.out."
-    assert told.value.faults == (
+    assert raised.value.faults == (
         f"{out}pth: no option of a queue sink; did you mean 'path'?",
         f"{out}token: differs from {out}login.token; set one of them",
         f"{out}retries='many': must be a whole number",

@@ -74,10 +74,12 @@ def test_the_public_names_are_these() -> None:
         "ForeignTarget",
         "JournalCorrupt",
         "JournalLost",
+        "KafkaSink",
         "NotSettled",
         "OffsetsChanged",
         "OptionError",
         "Participant",
+        "PostgresSink",
         "PublishedEpoch",
         "Refused",
         "Rewound",
@@ -100,28 +102,39 @@ def test_the_public_names_are_these() -> None:
         "local_disk_settings",
         "published",
         "read_cut",
+        "rocksdb_settings",
+        "s3_settings",
         "session",
+        "standby",
     ]
     assert all(hasattr(epochal, name) for name in epochal.__all__)
 
 
-def test_everything_is_imported_without_the_packages_of_cassandra() -> None:
-    code = """
+@pytest.mark.parametrize(
+    ("package", "sink", "store", "extra"),
+    [
+        ("numpy", "CassandraSink", "Cassandra's packages are", "cassandra"),
+        ("confluent_kafka", "KafkaSink", "Kafka's package is", "kafka"),
+    ],
+)
+def test_everything_is_imported_without_the_packages_of_a_store(
+    package: str, sink: str, store: str, extra: str
+) -> None:
+    code = f"""
 import sys
-sys.modules["numpy"] = None  # as if it was not installed
+sys.modules["{package}"] = None  # as if it was not installed
 from epochal import *
 assert "EpochWriter" in globals() and "DeltaSink" in globals()
-assert "CassandraSink" not in globals()
+assert "{sink}" not in globals()
 try:
-    from epochal import CassandraSink
+    from epochal import {sink}
 except ModuleNotFoundError as missing:
     print(missing)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
-    assert run.stdout.strip() == (
-        "Cassandra's packages are not installed (numpy is missing): pip install 'epochal[cassandra]'"
-    ), run.stderr
+    message = f"{store} not installed ({package} is missing): pip install 'epochal[{extra}]'"
+    assert run.stdout.strip() == message, run.stderr
 
 
 def test_importing_epochal_does_not_load_spark() -> None:

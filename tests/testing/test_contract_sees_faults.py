@@ -111,7 +111,7 @@ class EnrolsOnOpening(DirectoryParticipant):
 
 
 class DescribesNoTarget(DirectoryParticipant):
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
         return {"type": "directory"}
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from epochal.spark_plugins.java_command import major_version
 from epochal.testing.servers import ServerFailed, cassandra_java, cassandra_local, cassandra_yaml, cql, java, ports
-from epochal.testing.servers.cassandra_yaml import Place
+from epochal.testing.servers.cassandra_yaml import NodePlace
 from epochal.testing.servers.cql import Opcode
 from epochal.testing.servers.java import Java
 
-PLACE = Place(
+PLACE = NodePlace(
     number=0,
     nodes=3,
     listen="127.0.0.1",
@@ -51,7 +51,8 @@ def test_a_setting_that_no_file_can_hold_is_an_error() -> None:
 
 def test_tokens_of_three_nodes_share_the_ring_evenly() -> None:
     places = [
-        Place(number=n, nodes=3, listen="a", seed="a", storage_port=1, port=2, folder="/", rpc="a") for n in range(3)
+        NodePlace(number=n, nodes=3, listen="a", seed="a", storage_port=1, port=2, folder="/", rpc="a")
+        for n in range(3)
     ]
     tokens = [int(str(cassandra_yaml.settings(place, {})["initial_token"])) for place in places]
 
@@ -114,9 +115,9 @@ def test_java_home_comes_first_then_path_and_what_is_too_new_is_passed_over(
     monkeypatch.setattr(java, "USUAL_PLACES", (f"{tmp_path}/o*",))
     assert java.find_java() == Java(other, 11)
     monkeypatch.setattr(java, "USUAL_PLACES", ())
-    with pytest.raises(ServerFailed, match=f"Cassandra needs Java 17 .*{new} is Java 25") as told:
+    with pytest.raises(ServerFailed, match=f"Cassandra needs Java 17 .*{new} is Java 25") as raised:
         java.find_java()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_no_java_at_all_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,9 +129,9 @@ def test_the_namenode_is_formatted_at_its_first_start_only(tmp_path: Path, monke
 
 
 def test_each_start_has_a_folder_of_its_own_for_pids(tmp_path: Path) -> None:
-    told = hdfs_docker.script(0).replace("exec hdfs datanode", 'echo "$HADOOP_PID_DIR"')
+    answer = hdfs_docker.script(0).replace("exec hdfs datanode", 'echo "$HADOOP_PID_DIR"')
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    ran = [subprocess.run(["sh", "-c", told], env=environment, capture_output=True, check=True) for _ in range(2)]
+    ran = [subprocess.run(["sh", "-c", answer], env=environment, capture_output=True, check=True) for _ in range(2)]
     first, second = (Path(one.stdout.decode().strip()) for one in ran)
 
     assert first != second

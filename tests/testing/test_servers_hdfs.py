@@ -25,10 +25,10 @@ def settings(file: Path) -> dict[str, str]:
 
 
 def test_all_faults_of_the_options_are_reported_at_once() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         servers.hdfs(4, port=70_000, timeout=0)
 
-    assert len(told.value.faults) == 3
+    assert len(raised.value.faults) == 3
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -15,6 +16,8 @@ from epochal.testing.servers import (
     KafkaCluster,
     Route,
     ServerFailed,
+    containers,
+    kafka_docker,
     kafka_given,
     kafka_java,
     kafka_local,
@@ -28,21 +31,21 @@ from epochal.testing.servers.java import Java
 from epochal.testing.servers.kafka_records import Record
 from epochal.testing.servers.kafka_wire import Answer, Api, Code, KafkaRefused, items, text
 from epochal.testing.servers.ports import free_port
-from epochal.testing.servers.routes import KAFKA, ROUTES
+from epochal.testing.servers.routes import KAFKA, KAFKA_IMAGE, ROUTES
 from epochal.txn.errors import OptionError
 
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in (KAFKA, ROUTES):
+    for variable in (KAFKA, KAFKA_IMAGE, ROUTES):
         monkeypatch.delenv(variable, raising=False)
 
 
 def test_all_faults_of_the_options_are_reported_at_once() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         servers.kafka(partitions=0, port=70_000, timeout=0)
 
-    assert len(told.value.faults) == 3
+    assert len(raised.value.faults) == 3
 
 
 def test_it_listens_on_loopback_only_and_what_is_given_wins() -> None:
@@ -112,11 +115,52 @@ def test_every_wish_makes_it_a_server_of_ones_own(special: dict[str, object], mo
     assert servers.kafka(**special) is made  # type: ignore[arg-type]
 
 
-def test_containers_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("special", [{"brokers": 3}, {"settings": {"listeners": "A://127.0.0.1:1"}}])
+def test_what_one_container_cannot_be_is_refused_with_what_to_do(
+    special: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(ROUTES, "docker")
+    with pytest.raises(ServerFailed, match="are not run in containers; EPOCHAL_SERVERS=local"):
+        servers.kafka(**special)  # type: ignore[arg-type]
+    with pytest.raises(ServerFailed, match="containers cannot use a local folder; set EPOCHAL_SERVERS=local"):
+        servers.kafka(folder="f")
 
-    with pytest.raises(ServerFailed, match="EPOCHAL_SERVERS=local"):
-        servers.kafka()
+
+@pytest.mark.parametrize(("brokers", "route"), [(1, Route.DOCKER), (3, Route.LOCAL)])
+def test_three_brokers_are_processes_even_if_an_engine_answers(
+    brokers: int, route: Route, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, way in ((kafka_docker, Route.DOCKER), (kafka_local, Route.LOCAL)):
+        made = KafkaCluster([], 1, route=way, end=lambda: None)
+        monkeypatch.setattr(module, "start", lambda options, tell, made=made: made)
+    monkeypatch.setattr(containers, "engine_answers", lambda: True)
+    monkeypatch.setattr(containers, "elsewhere", lambda: None)
+
+    assert servers.kafka(brokers).route is route
+
+
+def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kafka_docker.IMAGE.name == "apache/kafka:4.1.0"
+    monkeypatch.setenv(KAFKA_IMAGE, "mine")
+    assert kafka_docker.IMAGE.name == "mine"
+
+
+def test_a_container_formats_its_folder_at_its_first_start_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said"
+    for name in ("kafka-storage.sh", "kafka-server-start.sh"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "${{0##*/}} $1" >> {said}\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(kafka_docker, "BIN", PurePosixPath(tmp_path))
+    monkeypatch.setattr(kafka_docker, "HOME", PurePosixPath(tmp_path / "home"))
+    for _ in range(2):
+        subprocess.run(["sh", "-c", kafka_docker.script()], check=True)
+        (tmp_path / "home" / "data").mkdir(exist_ok=True)
+        (tmp_path / "home" / "data" / "meta.properties").touch()
+
+    start = "kafka-server-start.sh /etc/epochal/server.properties"
+    assert said.read_text().splitlines() == ["kafka-storage.sh format", start, start]
 
 
 def test_messages_are_read_as_they_were_written() -> None:

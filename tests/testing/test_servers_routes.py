@@ -132,10 +132,10 @@ def test_a_folder_is_kept_by_processes_even_if_an_engine_answers(
 
 
 def test_all_faults_of_the_options_are_reported_at_once() -> None:
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as raised:
         servers.cassandra(nodes=2, port=70_000, timeout=0)
 
-    assert len(told.value.faults) == 3
+    assert len(raised.value.faults) == 3
 
 
 def test_settings_of_a_container_name_files_where_they_are_inside(tmp_path: Path) -> None:
@@ -161,10 +161,16 @@ def test_the_names_that_are_documented_are_there() -> None:
         "HdfsCluster",
         "KafkaCluster",
         "Node",
+        "PostgresServer",
         "Route",
+        "S3Store",
         "ServerFailed",
+        "ZooKeeperCluster",
         "cassandra",
         "hdfs",
         "kafka",
+        "postgres",
+        "s3",
+        "zookeeper",
     ]
     assert routes.CASSANDRA_PORT == 9042

@@ -21,6 +21,7 @@ from epochal.txn.choices import Choices
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import DataLost, EpochalError, Rewound, TwoJournals
 from epochal.txn.model import NO_EPOCH, Attempt, Batch, Claim, Handle, Json, Memory, Outcome, Staged
+from epochal.txn.participant import Abilities
 from tests.txn.fronts import JournalFolder, SharedJournal
 
 logging.getLogger("epochal").addHandler(logging.NullHandler())
@@ -74,7 +75,7 @@ class Suspend(BaseException):
     """A process has come to an operation that has no answer yet."""
 
 
-class Store:
+class Store(Abilities):
     """A participant of one process."""
 
     name = "store"
@@ -85,21 +86,13 @@ class Store:
     def _area(self, attempt: Attempt) -> Area:
         return attempt.lineage, attempt.epoch, attempt.generation, attempt.start if self._named else ""
 
-    @property
-    def rolls(self) -> None:
-        return None
-
-    @property
-    def audits(self) -> None:
-        return None
-
     def check_frame(self, rows: None) -> Sequence[str]:
         raise NotImplementedError
 
     def check_output_mode(self, mode: str) -> None:
         raise NotImplementedError
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: None = None) -> dict[str, Json]:
         return {"type": "shared", "target": self.name}
 
     def open(self, lineage: str) -> Memory:
@@ -119,7 +112,7 @@ class Store:
             version=register.version,
         )
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: None = None) -> bool:
         return bool(self._ask("claim", claim, version))
 
     def withdraw(self, claim: Claim) -> None:

@@ -176,7 +176,7 @@ def _roll(setting: Setting, replay: Replay, place: Place) -> Place:
 
 
 class KnownSinks(Sinks):
-    """What `epochal roll` has read of the generations, told by what it has read."""
+    """What `epochal roll` has read of the generations, named by what it has read."""
 
     def __init__(self, view: View, store: Participant[None]) -> None:
         super().__init__(view, lambda _: store)
@@ -390,6 +390,7 @@ FORGET: dict[str, Forget] = {
     "settle": _of_settle,
     "_finish": _of_finish,
     "compact": lambda operation, held, last: (),  # what it does is in the plan
+    "_carry_out": lambda operation, held, last: (),  # the same
     "_fold": _of_fold,
     "fold": _of_fold,
     "purge": _of_purge,

@@ -6,6 +6,7 @@ Each front hands its operations to an `Ask` and believes the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any, TypeAlias, cast
 
@@ -25,7 +26,8 @@ from epochal.txn.model import (
     RollRequest,
     Staged,
 )
-from epochal.txn.participant import Rolls
+from epochal.txn.participant import Abilities, Rolls
+from epochal.txn.state.folding import Folding
 from epochal.txn.view import View
 from tests.txn.world import QUERY, SINKS, Parts, Setting
 
@@ -82,7 +84,7 @@ class JournalFolder:
         raise NotImplementedError
 
     def sync(self, path: str) -> None:
-        raise NotImplementedError
+        """No power is cut."""
 
 
 @cache
@@ -113,8 +115,19 @@ class SharedJournal(Journal):
         return []
 
 
+class Undamaged(Folding):
+    """No segment is lost in a world, so none is looked for: one listing less to search through."""
+
+    def check_segments(self) -> None:
+        pass
+
+
 class CompactedJournal(SharedJournal):
     """Folds done epochs away as soon as it can."""
+
+    def _folding(self, *pauses: Callable[..., Any]) -> Folding:
+        made = super()._folding(*pauses)
+        return Undamaged(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def compact(self, view: View, *, retain: int, slack: int = 0) -> None:
         super().compact(view, retain=0, slack=0)
@@ -149,7 +162,7 @@ class SharedCheckpoint:
         return None
 
 
-class SharedStore:
+class SharedStore(Abilities):
     """A participant of one world."""
 
     def __init__(self, ask: Ask, parts: Parts, *, claims: bool = False) -> None:
@@ -164,21 +177,13 @@ class SharedStore:
     def name(self) -> str:
         return f"store {self._parts}"
 
-    @property
-    def rolls(self) -> Rolls | None:
-        return None
-
-    @property
-    def audits(self) -> None:
-        return None
-
     def check_frame(self, rows: None) -> Sequence[str]:
         raise NotImplementedError
 
     def check_output_mode(self, mode: str) -> None:
         raise NotImplementedError
 
-    def describe(self) -> dict[str, Json]:
+    def describe(self, rows: None = None) -> dict[str, Json]:
         return {"type": "shared", "target": self.name}
 
     def open(self, lineage: str) -> Memory:
@@ -189,11 +194,11 @@ class SharedStore:
             version > 0 or bool(epochs),
             max(epochs, default=NO_EPOCH),
             recent,
-            holder=_claim_of(lineage, generation, copy),
+            holder=_claim_of(lineage, generation, copy) if self._claims else FIRST,
             version=version,
         )
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
+    def claim(self, claim: Claim, *, version: int, rows: None = None) -> bool:
         return not self._claims or bool(self._ask("claim", self._parts, version, claim.generation, claim.start))
 
     def withdraw(self, claim: Claim) -> None:
@@ -227,7 +232,7 @@ def _claim_of(lineage: str, generation: int, copy: str) -> Claim | None:
 FIRST = _claim_of(QUERY, 1, "only")
 
 
-class KeepingStore(SharedStore):
+class KeepingStore(SharedStore, Rolls):
     """A participant that keeps a part open until enough epochs are in it, or until a roll."""
 
     most = 2

@@ -25,7 +25,7 @@ NEVER = 1e9
 TARGET = "target"
 
 
-class Keeping(DirectoryParticipant):
+class Keeping(DirectoryParticipant, Rolls):
     """A participant with a rolling policy; `most` = 0 is one without."""
 
     def __init__(
@@ -42,8 +42,8 @@ class Keeping(DirectoryParticipant):
         super().__init__(path, name=name, files=files)
         self._most, self._idle, self._clock = most, idle, clock
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "type": "keeping"}
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), "type": "keeping"}
 
     @property
     def rolls(self) -> Rolls | None:

@@ -66,3 +66,47 @@ class MemoryFiles:
 
     def sync(self, path: str) -> None:
         """There is nothing more stable."""
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class VolatileFiles(MemoryFiles):
+    """A disk that a power cut takes something from: of files that are not durable the last ones, in any number.
+
+    A durable file makes no other durable; only syncing the folder does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.volatile: list[str] = []
+        self.changes_left: int | None = None  # before the process dies
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        self._count()
+        created = super().create(path, data, durable=durable)
+        if created and not durable:
+            self.volatile.append(path)
+        return created
+
+    def delete(self, path: str) -> None:
+        self._count()
+        super().delete(path)
+
+    def sync(self, path: str) -> None:
+        self.volatile = [other for other in self.volatile if not other.startswith(path + "/")]
+
+    def cut(self, lost: int) -> list[str]:
+        """Lose the last files that are not durable; their paths."""
+        gone = self.volatile[len(self.volatile) - lost :]
+        for path in gone:
+            self.content.pop(path, None)
+        self.volatile, self.changes_left = [], None
+        return gone
+
+    def _count(self) -> None:
+        if self.changes_left is not None:
+            if not self.changes_left:
+                raise Crash
+            self.changes_left -= 1

@@ -131,8 +131,8 @@ class WatchedSink(Wrapper[Sequence[Json]]):
         self._scene.check_alive()
         return super().open(lineage)
 
-    def claim(self, claim: Claim, *, version: int) -> bool:
-        claimed = super().claim(claim, version=version)
+    def claim(self, claim: Claim, *, version: int, rows: Sequence[Json] | None = None) -> bool:
+        claimed = super().claim(claim, version=version, rows=rows)
         place = f" in the place of {', '.join(claim.replaces)}" if claim.replaces else ""
         self._say(
             f"is claimed by {claim.lineage}, generation {claim.generation}{place}{'' if claimed else ': too late'}"

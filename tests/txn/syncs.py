@@ -1,4 +1,4 @@
-"""What a process brings to stable storage, for tests: a power cut cannot be tried, but what was synced can be told."""
+"""What a process brings to stable storage, for tests: a power cut cannot be tried, but what was synced is known."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ def view(*numbers: int) -> View:
             commit="checkpoint",
             sinks={},
             adopted={},
-            driver={},
             at="",
         )
         for number in numbers
@@ -45,9 +44,9 @@ def test_a_claim_whose_start_is_folded_away_may_be_old_at_a_start_but_not_while_
     folded = view(*range(4, 40))
 
     assert why_not_ours(claim(2), folded, "query", JOURNAL) is None
-    told = why_claim_lost(claim(2, "of-a-copy"), folded, "query", JOURNAL)
-    assert told is not None
-    assert "this journal has no record of that start" in told
+    answer = why_claim_lost(claim(2, "of-a-copy"), folded, "query", JOURNAL)
+    assert answer is not None
+    assert "this journal has no record of that start" in answer
 
 
 def test_a_claim_of_a_copy_with_the_same_number_is_a_strangers() -> None:

@@ -12,7 +12,8 @@ from epochal.txn.errors import FencedOut, JournalCorrupt, Rewound
 from epochal.txn.journal import Journal
 from epochal.txn.model import NO_EPOCH
 from epochal.txn.records import Decided, GenerationStarted, Prepared, Record, encode
-from epochal.txn.state.folding import Folding, Plan
+from epochal.txn.state.folding import Folding
+from epochal.txn.state.folding_plan import FoldingPlan
 from epochal.txn.states import State
 from epochal.txn.view import KEEP_GENERATIONS, fold
 from tests.txn.keeping import Keeping
@@ -331,6 +332,6 @@ def test_a_purge_leaves_done_of_a_roll_that_was_recorded_since_it_read_the_journ
     read = journal.read
     view = read()
     journal._files.names = names_after_a_roll  # type: ignore[method-assign]
-    Folding(journal._files, journal.path, journal.now).purge(Plan.of(view, retain=1), lambda: view)
+    Folding(journal._files, journal.path, journal.now).purge(FoldingPlan.of(view, retain=1), lambda: view)
 
     assert stream.journal().read().pending_rolls() == []

@@ -64,7 +64,7 @@ def test_staging_areas_without_the_name_of_the_start_mix_the_rows_of_copies() ->
 def test_enrolling_without_looking_again_lets_two_new_streams_write_one_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def enrol(store: Store, claim: Claim, *, version: int) -> bool:
+    def enrol(store: Store, claim: Claim, *, version: int, rows: None = None) -> bool:
         return bool(store._ask("claim", claim, store._ask("open")[0]))  # whatever has happened since
 
     monkeypatch.setattr(Store, "claim", enrol)

@@ -42,7 +42,7 @@ NOW = 1_800_000_000.0
 
 
 class Fragile(Keeping):
-    """A folder that fails as often as it is told to, in one of its calls."""
+    """A folder that fails as often as it is asked to, in one of its calls."""
 
     def __init__(self, stream: Stream, name: str = "sink") -> None:
         super().__init__(name, name=name, files=stream.files, most=0)

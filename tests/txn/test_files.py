@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from epochal.sinks.storage.sink_files import LocalSinkFiles
-from epochal.txn.files import TEMPORARY, Entry, is_local, join, local_path
+from epochal.txn.files import TEMPORARY, Entry, create_by_rename, is_local, join, local_path, sweep
 from tests.txn.syncs import Synced
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +113,53 @@ print(*[n for n in range(200) if files.create({str(tmp_path)!r} + "/" + str(n), 
 
     assert sorted(int(number) for number, _ in wins) == list(range(200))
     assert all(int((tmp_path / number).read_bytes()) == who for number, who in wins)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can get longer than a few bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_create_leaves_nothing_on_a_full_disk(files: LocalSinkFiles, tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        files.create(str(tmp_path / "file"), b"x" * 100)
+
+    assert os.listdir(tmp_path) == []
+    assert files.create(str(tmp_path / "file"), b"x" * 100)
+
+
+def test_a_temporary_file_that_a_full_disk_keeps_is_swept_by_the_next_start(
+    files: LocalSinkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str) -> None:
+        raise OSError(errno.EIO, "cannot delete", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", refused)
+        with full_disk(), pytest.raises(OSError, match="File too large"):
+            files.create(str(tmp_path / "file"), b"x" * 100)
+    left = temporary(tmp_path)
+
+    assert len(left) == 1
+    assert sweep(files, str(tmp_path)) == left
+    assert os.listdir(tmp_path) == []
+
+
+def test_create_by_rename_leaves_nothing_when_writing_fails(files: LocalSinkFiles, tmp_path: Path) -> None:
+    def write(temporary: str) -> None:
+        Path(temporary).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        create_by_rename(files, str(tmp_path / "file"), write)
+
+    assert os.listdir(tmp_path) == []
 
 
 def test_create_tries_again_when_a_start_sweeps_its_temporary_file(

@@ -20,8 +20,8 @@ class Elsewhere(DirectoryParticipant):
         super().__init__("target", name="sink", files=files)
         self._staging = staging
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), **({} if self._staging is None else {"staging": self._staging})}
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), **({} if self._staging is None else {"staging": self._staging})}
 
     def _staged(self, attempt: Attempt) -> str:
         return f"{self._staging or 'beside'}/{attempt.lineage}/{attempt.key}"

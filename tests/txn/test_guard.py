@@ -84,6 +84,13 @@ def observed(
 
 EMPTY = fold([])
 POWER_CUT = fold([GenerationStarted(1, QUERY, base=0), Prepared(0, 1, "", {"lake": STAGED})])
+FIRST: list[Record] = [
+    GenerationStarted(1, QUERY, base=0, sinks=SINKS),
+    Prepared(0, 1, PROVES, {"lake": STAGED}),
+    Decided(0, 1),
+]
+NOT_DONE = fold(FIRST)
+SECOND_NOT_DONE = fold([*FIRST, Done(0, 1), Prepared(1, 1, PROVES, {"lake": STAGED}), Decided(1, 1)])
 
 
 @dataclass(frozen=True)
@@ -193,6 +200,41 @@ CASES = {
         f"{TAG}@none",
         adopt=StartPlan(base=0, missing={"lake": 1}),
         options=["adopt"],
+    ),
+    "the target's records are gone while an epoch is decided": Case(
+        observed(NOT_DONE, memory(enrolled=False), committed=0),
+        Rewound,
+        f"sink 'lake' ({TARGET}): it has no record of this stream any more, and epoch 0 is decided: nothing tells "
+        "whether its rows are there. The target was emptied or replaced, or epochal's own records in it were",
+        f"{TAG}@none",
+        adopt=StartPlan(base=0),
+        options=["adopt"],
+    ),
+    "the target's records are gone while a later epoch is decided": Case(
+        observed(SECOND_NOT_DONE, memory(enrolled=False), committed=1),
+        Rewound,
+        "and epoch 1 is decided: nothing tells whether its rows are there. The target was emptied or replaced, or "
+        "epochal's own records in it were; epoch 0 may be missing",
+        f"{TAG}@none",
+        adopt=StartPlan(base=0, missing={"lake": 0}),
+        options=["adopt"],
+    ),
+    "journal and checkpoint were rewound, and the sink shows a part of a later epoch": Case(
+        observed(journal(0), memory(0, begun=1), committed=0),
+        Rewound,
+        f"sink 'lake' ({TARGET}): some rows of epoch 1 of this stream are there, and the journal knows only epochs up "
+        "to 0: checkpoint and journal were rewound, or restored from an older copy, after epoch 1 was decided",
+        f"{TAG}@1",
+        new=StartPlan(base=0, reincarnate=True),
+        options=["new"],
+    ),
+    "the journal is gone, and the sink shows a part of a later epoch": Case(
+        observed(EMPTY, memory(begun=0), committed=NO_EPOCH),
+        Rewound,
+        f"sink 'lake' ({TARGET}): some rows of epoch 0 of this stream are there",
+        f"{TAG}@0",
+        new=StartPlan(base=0, reincarnate=True),
+        options=["new"],
     ),
     "the target was restored from an older copy": Case(
         observed(journal(0, 1, 2), memory(1), committed=2),
@@ -306,6 +348,8 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         (observed(journal(0, 1), Memory("lake/moved", enrolled=True), committed=1), 0),
         (observed(journal(), memory(enrolled=False, others={f"{QUERY}~2": 4}), committed=NO_EPOCH), 0),
         (observed(POWER_CUT, memory(0), committed=0), 0),
+        (observed(NOT_DONE, memory(begun=0), committed=0), 0),
+        (observed(NOT_DONE, Memory("lake/moved"), committed=0), 0),
         (observed(EMPTY, memory(enrolled=False, others={OTHER: NO_EPOCH}), committed=NO_EPOCH), 0),
         (observed(EMPTY, memory(), committed=NO_EPOCH), 0),
         (observed(journal(0), memory(0, holder=claimed(1)), committed=0, journal=PLACE), 0),
@@ -326,6 +370,8 @@ def test_a_token_of_another_state_accepts_nothing(case: Case) -> None:
         "a sink that was pointed elsewhere",
         "another incarnation of this query",
         "a power cut that took DECIDED and DONE of an epoch",
+        "an epoch that is decided and shown in part",
+        "a sink that was pointed elsewhere before an epoch was shown",
         "another stream that has started and written nothing",
         "a start that was refused before its first epoch, and lost its journal",
         "a target that this journal has claimed",

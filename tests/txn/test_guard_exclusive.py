@@ -23,21 +23,21 @@ TOTALS = Memory("shop.totals", enrolled=True, last=2, exclusive=True)
     ],
 )
 def test_only_adopt_is_offered_and_it_works(found: Observed, error: type[Refused], adopt: str) -> None:
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as raised:
         check_start(found, NEW)
 
-    assert f"adopt='{adopt}'" in str(told.value)
-    assert "\n  new=" not in str(told.value)
-    assert "Only one stream may write to sink 'lake', so new= is not offered" in str(told.value)
+    assert f"adopt='{adopt}'" in str(raised.value)
+    assert "\n  new=" not in str(raised.value)
+    assert "Only one stream may write to sink 'lake', so new= is not offered" in str(raised.value)
     check_start(found, Choices(adopt=frozenset({adopt})))
 
 
 def test_where_nothing_can_be_chosen_no_choice_is_announced() -> None:
-    with pytest.raises(ForeignTarget) as told:
+    with pytest.raises(ForeignTarget) as raised:
         check_start(observed(journal(0, 1, 2), memory(2, adopted_by=OTHER, exclusive=True), committed=2), NEW)
 
-    assert "Choose" not in str(told.value)
-    assert "to start over, write to another target" in str(told.value)
+    assert "Choose" not in str(raised.value)
+    assert "to start over, write to another target" in str(raised.value)
 
 
 def test_a_stream_with_such_a_sink_does_not_begin_anew_for_the_sake_of_another() -> None:

@@ -20,7 +20,7 @@ from epochal.txn.row_digests import RowDigest
 from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.states import State
 from epochal.txn.view import View
-from tests.txn.memory import MemoryFiles
+from tests.txn.memory import Crash, MemoryFiles, VolatileFiles
 
 AHEAD = 2  # epochs that can be prepared beyond the last committed one
 epochs = st.integers(min_value=0, max_value=AHEAD)
@@ -47,9 +47,8 @@ def told_or_read(files: MemoryFiles) -> str | View:
 class JournalMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.files = MemoryFiles()
-        policy = Policy(knobs=Knobs(dirty_ratio=0.3))
-        self.journals = [Journal(self.files, "journal", clock=lambda: 0.0, policy=policy) for _ in range(2)]
+        self.files = VolatileFiles()
+        self.journals = self.opened()
         self.generation = 0
         self.attempts: dict[tuple[int, int], str] = {}  # (epoch, generation) -> "prepared" or "sealed"
         self.committed = NO_EPOCH
@@ -60,6 +59,10 @@ class JournalMachine(RuleBasedStateMachine):
         self.rolls: dict[int, int] = {}  # epoch -> rolls after it
         self.rolled: dict[int, int] = {}  # generation -> its rolls
         self.rolled_by: set[tuple[int, int]] = set()  # generation, and the epoch before
+
+    def opened(self) -> list[Journal]:
+        policy = Policy(knobs=Knobs(dirty_ratio=0.3))
+        return [Journal(self.files, "journal", clock=lambda: 0.0, policy=policy) for _ in range(2)]
 
     def fresh(self) -> View:
         return Journal(self.files, "journal").read()
@@ -163,7 +166,33 @@ class JournalMachine(RuleBasedStateMachine):
     def compact(self, turn: int, retain: int) -> None:
         journal = self.journals[turn]
         journal.compact(journal.read(), retain=retain, slack=0)
+        self.folded(retain)
 
+    @rule(turn=turns, retain=st.integers(min_value=0, max_value=2), data=st.data())
+    def a_power_cut_ends_folding(self, turn: int, retain: int, data: st.DataObject) -> None:
+        journal = self.journals[turn]
+        view = journal.read()
+        self.files.changes_left = data.draw(st.integers(min_value=0, max_value=8))
+        try:
+            journal.compact(view, retain=retain, slack=0)
+        except Crash:
+            pass
+        if any(path.startswith("journal/s") and int(path[9:21]) > self.floor for path in self.files.content):
+            self.folded(retain)
+        self.power_cut(data)
+
+    @rule(data=st.data())
+    def power_cut(self, data: st.DataObject) -> None:
+        gone = self.files.cut(data.draw(st.integers(min_value=0, max_value=len(self.files.volatile))))
+        for path in gone:
+            epoch = int(path[9:21]) if path.startswith("journal/e") else self.floor
+            if path.endswith(".decided.json") and epoch > self.floor:
+                del self.decided[epoch], self.winners[epoch]
+        done = [int(path[9:21]) for path in self.files.content if path.endswith(".done.json") and path[8] == "e"]
+        self.done = max([self.floor, *done])
+        self.journals = self.opened()
+
+    def folded(self, retain: int) -> None:
         through = min(self.done - retain, max(self.decided, default=NO_EPOCH) - 1)  # rolls may follow the last one
         if through > self.floor:
             self.floor = through
@@ -201,8 +230,9 @@ class JournalMachine(RuleBasedStateMachine):
     def state(self) -> dict[str, Json]:
         """What the sink's state must be."""
         state: dict[str, Json] = {}
-        for epoch, generation in sorted(self.winners.items()):
-            state.update(changes_of(epoch, generation))
+        for epoch in sorted({*self.winners, *self.rolls}):
+            if epoch in self.winners:
+                state.update(changes_of(epoch, self.winners[epoch]))
             for number in range(self.rolls.get(epoch, 0)):
                 state.update(changes_of_roll(epoch, number))
         return {key: value for key, value in state.items() if value is not None}

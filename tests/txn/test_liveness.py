@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from epochal.txn.driver_facts import DriverFacts, this_driver
 from epochal.txn.live import SILENT, Live, LiveState
-from epochal.txn.liveness import Liveness, driver_status, process_of
+from epochal.txn.liveness import Liveness, driver_status
 from epochal.txn.model import Json
 from epochal.txn.process import Process, Running, this_process
 from epochal.txn.records import GenerationStarted
-from epochal.txn.start import driver
 
 NOW = 1000.0
 PROCESS = Process(host="spark-7", pid=4711, ticks=7, machine="boot pid:[1]")
@@ -17,7 +17,9 @@ PROCESS = Process(host="spark-7", pid=4711, ticks=7, machine="boot pid:[1]")
 
 def started(generation: int = 3, **facts: Json) -> GenerationStarted:
     names: dict[str, Json] = {"host": "spark-7", "pid": 4711, "ticks": 7, "machine": "boot pid:[1]", **facts}
-    return GenerationStarted(generation=generation, query="1f", base=0, start="5a17", driver=names)
+    return GenerationStarted(
+        generation=generation, query="1f", base=0, start="5a17", driver=DriverFacts.from_json(names)
+    )
 
 
 def live(at: float = NOW - 1, state: LiveState = LiveState.IDLE, generation: int = 3, start: str = "5a17") -> Live:
@@ -75,6 +77,27 @@ def test_a_process_that_runs_but_does_not_report_is_stuck() -> None:
     assert not driver_status(started(), late, NOW, looked_up=lambda _: Running.NO).is_stuck
 
 
+@pytest.mark.parametrize(
+    ("at", "looked_up", "text"),
+    [
+        (NOW - 31, Running.UNKNOWN, "heartbeat 31 s old by this machine's clock; clocks may differ"),
+        (NOW + 3600, Running.UNKNOWN, "heartbeat 60 min in the future by this machine's clock; clocks differ"),
+        (NOW - 31, Running.YES, "last heard of 31 s ago"),
+        (NOW + 1, Running.YES, "last heard of 0 s ago"),
+    ],
+)
+def test_people_are_told_by_which_clock_a_heartbeat_is_old(at: float, looked_up: Running, text: str) -> None:
+    assert driver_status(started(), live(at=at), NOW, looked_up=lambda _: looked_up).last_heard == text
+
+
+@pytest.mark.parametrize("running", [Running.UNKNOWN, Running.YES])
+def test_a_heartbeat_from_the_future_is_never_taken_for_death(running: Running) -> None:
+    status = driver_status(started(), live(at=NOW + 86_400), NOW, looked_up=lambda _: running)
+
+    assert status.liveness is Liveness.ALIVE
+    assert not status.is_stuck
+
+
 def test_what_a_start_records_names_its_process() -> None:
-    assert process_of(driver("1.0")) == this_process()
-    assert replace(process_of({"host": 5, "pid": "x"})) == Process()
+    assert DriverFacts.from_json(this_driver("1.0").to_json()).process == this_process()
+    assert DriverFacts.from_json({"host": 5, "pid": "x"}).process == Process()

@@ -19,6 +19,9 @@ from epochal.txn.events import (
     Event,
     PartsOpen,
     PartsRolled,
+    RecoveryMeasured,
+    StandbyEnded,
+    StandbyWaits,
     StreamEnded,
     StreamHeld,
     StreamRefused,
@@ -45,6 +48,10 @@ def held(**more: object) -> StreamHeld:
     return StreamHeld(**WHO, seconds=0.0, **facts) if "seconds" not in more else StreamHeld(**WHO, **facts)  # type: ignore[arg-type]
 
 
+MISSED = (
+    "stream orders would miss its recovery objective of 10.0 s: a crash now would take 14.2 s, extent 61, 31.0 MB; "
+    "`epochal plan-recovery` proposes settings"
+)
 LINES: list[tuple[Event, str, str]] = [
     (
         StreamStarted(**WHO, generation=3, sinks=("lake", "archive"), in_doubt=(42,)),  # type: ignore[arg-type]
@@ -62,15 +69,42 @@ LINES: list[tuple[Event, str, str]] = [
     (
         TakeoverEnded(**WHO, generation=3, how="ended", seconds=4.1, **EARLIER),  # type: ignore[arg-type]
         "WARNING",
-        "stream orders takes over from generation 2 (pid 4711 on spark-7) after 4.1 s: it has ended",
+        "stream orders takes over from generation 2 (pid 4711 on spark-7) after waiting 4.1 s: it has ended",
     ),
     (
         TakeoverEnded(**WHO, generation=3, how="timeout", seconds=60.0, **EARLIER),  # type: ignore[arg-type]
         "WARNING",
         (
-            "stream orders takes over from generation 2 (pid 4711 on spark-7) after 60.0 s: it has not ended in time. "
-            "It can show no more rows, but Spark may stop this query once if both plan an epoch: start it again then"
+            "stream orders takes over from generation 2 (pid 4711 on spark-7) after waiting 60.0 s: it has not ended "
+            "in time. It can show no more rows, but Spark may stop this query once if both plan an epoch: start it "
+            "again then"
         ),
+    ),
+    (
+        StandbyWaits(**WHO, generation=2, lease=10.0, how="", host="spark-7", pid=4711),  # type: ignore[arg-type]
+        "INFO",
+        (
+            "stream orders: standing by for generation 2 (pid 4711 on spark-7): it takes over when that driver is "
+            "gone, or silent for 10 s"
+        ),
+    ),
+    (
+        StandbyEnded(**WHO, generation=2, how="gone", takes_over=True, seconds=4.1, host="spark-7", pid=4711),  # type: ignore[arg-type]
+        "WARNING",
+        (
+            "stream orders: the standby takes over from generation 2 (pid 4711 on spark-7) after waiting 4.1 s: its "
+            "process is gone"
+        ),
+    ),
+    (
+        StandbyEnded(**WHO, generation=0, how="new", takes_over=True, seconds=0.6, host=None, pid=None),  # type: ignore[arg-type]
+        "WARNING",
+        "stream orders: nobody runs the stream: this driver starts it",
+    ),
+    (
+        StandbyEnded(**WHO, generation=0, how="stopped", takes_over=False, seconds=4.1, host=None, pid=None),  # type: ignore[arg-type]
+        "WARNING",
+        "stream orders: stands by no longer, after waiting 4.1 s: it was asked to stop",
     ),
     (EpochBegun(**OF_EPOCH), "DEBUG", "epoch 42 begun"),  # type: ignore[arg-type]
     (EpochSkipped(**OF_EPOCH), "INFO", "epoch 42 skipped: it was already written"),  # type: ignore[arg-type]
@@ -126,6 +160,34 @@ LINES: list[tuple[Event, str, str]] = [
         "parts closed after epoch 42 in lake: 2.0 GB, 1.00 s",
     ),
     (PartsOpen(**WHO, sink="lake", parts=2, bytes=7), "DEBUG", "2 parts open in lake: 7 bytes"),  # type: ignore[arg-type]
+    (
+        RecoveryMeasured(
+            **WHO,  # type: ignore[arg-type]
+            epoch=42,
+            seconds=14.2,
+            objective=10.0,
+            extent=61,
+            rows=5,
+            bytes=31_000_000,
+            turned=True,
+        ),
+        "WARNING",
+        MISSED,
+    ),
+    (
+        RecoveryMeasured(
+            **WHO,  # type: ignore[arg-type]
+            epoch=42,
+            seconds=9.0,
+            objective=10.0,
+            extent=0,
+            rows=None,
+            bytes=7,
+            turned=False,
+        ),
+        "DEBUG",
+        "stream orders holds its recovery objective of 10.0 s: a crash now would take 9.0 s, extent 0, 7 bytes",
+    ),
     (
         StreamRefused(**WHO, epoch=42, error="DataLost", reason="gone"),  # type: ignore[arg-type]
         "ERROR",

@@ -97,10 +97,10 @@ def test_adopt_is_offered_only_where_it_can_be_proven() -> None:
     for found in (socket, older):
         with pytest.raises(
             Rewound, match="adopt= is not offered: nothing would prove that epoch 1 is replayed"
-        ) as told:
+        ) as raised:
             check_start(found, Choices(adopt=frozenset({"7c8d2a4e@2"})))
-        assert "adopt='" not in str(told.value)
-        assert "new='7c8d2a4e@2'" in str(told.value)
+        assert "adopt='" not in str(raised.value)
+        assert "new='7c8d2a4e@2'" in str(raised.value)
 
 
 def plan(stream: Stream, epoch: int, *, counter: int, file: str) -> None:

@@ -28,18 +28,18 @@ def child() -> Iterator[tuple[subprocess.Popen[str], Process]]:
     """Another process, which says who it is and then waits."""
     started = subprocess.Popen([sys.executable, "-c", SHOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
-    told = Process(**json.loads(started.stdout.readline()))
-    yield started, told
+    answer = Process(**json.loads(started.stdout.readline()))
+    yield started, answer
     started.kill()
     started.communicate()
 
 
 def test_a_process_that_runs_is_recognised_by_another(child: tuple[subprocess.Popen[str], Process]) -> None:
-    started, told = child
+    started, answer = child
 
-    assert told.pid == started.pid
-    assert running(told) is Running.YES
-    assert abs((told.started or 0) - time.time()) < 60
+    assert answer.pid == started.pid
+    assert running(answer) is Running.YES
+    assert abs((answer.started or 0) - time.time()) < 60
 
 
 def test_a_forked_process_is_another_one() -> None:
@@ -51,30 +51,30 @@ def test_a_forked_process_is_another_one() -> None:
         os._exit(0)
     os.close(theirs)
     with os.fdopen(ours) as pipe:
-        told = Process(**json.load(pipe))
+        answer = Process(**json.load(pipe))
     os.waitpid(pid, 0)
 
-    assert told.pid == pid
-    assert told != this_process()
+    assert answer.pid == pid
+    assert answer != this_process()
 
 
 def test_a_killed_process_is_dead_at_once_even_if_its_parent_has_not_noticed(
     child: tuple[subprocess.Popen[str], Process],
 ) -> None:
-    started, told = child
+    started, answer = child
     os.kill(started.pid, signal.SIGKILL)
     os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
 
-    assert running(told) is Running.NO
+    assert running(answer) is Running.NO
     started.wait()
-    assert running(told) is Running.NO
+    assert running(answer) is Running.NO
 
 
 def test_a_suspended_process_still_runs(child: tuple[subprocess.Popen[str], Process]) -> None:
-    started, told = child
+    started, answer = child
     os.kill(started.pid, signal.SIGSTOP)
 
-    assert running(told) is Running.YES
+    assert running(answer) is Running.YES
 
 
 def test_another_process_with_the_same_pid_is_not_taken_for_it() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from epochal.txn.codec import LARGE
+from epochal.txn.driver_facts import DriverFacts
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
 from epochal.txn.model import Attempt, Description, Handle, Json, Staged, canonical
+from epochal.txn.process import Process
 from epochal.txn.records import (
     Decided,
     Done,
@@ -43,7 +45,7 @@ RECORDS: tuple[Record, ...] = (
         commit="eager",
         sinks={"files": Description({"type": "files", "target": "archive/orders"})},
         adopted={"files": 39},
-        driver={"host": "host", "pid": 4711, "epochal": "0.1.0"},
+        driver=DriverFacts(process=Process(host="host", pid=4711), version="0.1.0"),
         at=AT,
     ),
     Prepared(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ from epochal.testing.contract import claim_for
 from epochal.txn import failpoints, rolls
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.errors import CommitFailed, FencedOut, JournalLost, OffsetsChanged, Refused, Rewound
-from epochal.txn.model import Attempt, Handle, Json, Outcome, RollRequest, Staged
+from epochal.txn.model import Attempt, Batch, Handle, Json, Outcome, RollRequest, Staged
 from epochal.txn.records import Roll
 from epochal.txn.recovery import Recovery, Sinks, open_rows, roll_all
 from epochal.txn.view import KEEP_GENERATIONS
@@ -512,6 +512,47 @@ def test_a_start_without_a_sink_that_has_something_open_says_so(scene: Scene, ca
 
     assert "sink 'sink' has open parts" in caplog.text
     assert "epochal roll" in caplog.text
+
+
+class Counting(DirectoryParticipant):
+    """Keeps a number over epochs, and never holds rows open."""
+
+    def stage(self, batch: Batch[Rows]) -> Staged:
+        edit = batch.edit()
+        edit.value("seen").set(batch.attempt.epoch)
+        return replace(super().stage(batch), changes=edit.changes)
+
+
+def test_a_start_without_a_sink_that_only_keeps_state_does_not_ask_for_a_roll(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting = Counting("counting", name="counting", files=scene.files)
+    with caplog.at_level(logging.WARNING, logger="epochal"):
+        scene.run(scene.start(counting), 0)
+        scene.start(counting)
+        scene.start(DirectoryParticipant("other", name="other", files=scene.files))
+
+    assert scene.journal().read().sink_state("counting") == {"seen": 0}
+    assert "sink 'counting' of the previous start is not in this writer" in caplog.text
+    assert "epochal roll" not in caplog.text
+
+
+def test_new_is_not_refused_because_of_state_that_holds_no_rows(scene: Scene) -> None:
+    scene.run(scene.start(Counting("counting", name="counting", files=scene.files)), 0)
+    other = DirectoryParticipant("other", name="other", files=scene.files)
+    view = scene.journal().read()
+
+    assert rolls.without_owner(view, {"other": other}) == []
+
+
+def test_open_rows_are_known_as_such_when_the_start_that_opened_them_is_old(scene: Scene) -> None:
+    scene.run(scene.start(), 0)
+    closing = scene.keeping(most=0)
+    for _ in range(KEEP_GENERATIONS + 3):
+        scene.small(closing)
+    other = scene.small(scene.sink("other"))
+
+    assert rolls.without_owner(other.journal.read(), {}) == ["sink"]
 
 
 # A roll that has been carried out is over.

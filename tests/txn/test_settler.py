@@ -302,8 +302,8 @@ def test_holding_is_told_once_loudly_then_quietly_and_its_end_again(caplog: pyte
     rig.settler.settle()
 
     held = f"stream {TAG} held: epoch 0 cannot be committed to sink: ConnectionError: no route to host"
-    told = [(r.levelname, r.getMessage().partition(", ")[0], vars(r)["event"]) for r in caplog.records]
-    assert told == [
+    answer = [(r.levelname, r.getMessage().partition(", ")[0], vars(r)["event"]) for r in caplog.records]
+    assert answer == [
         ("WARNING", held, "held"),
         ("INFO", f"{held} (for 1 s", "held"),
         ("INFO", f"{held} (for 3 s", "held"),

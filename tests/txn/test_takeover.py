@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from epochal.txn.driver_facts import DriverFacts
 from epochal.txn.errors import FencedOut
 from epochal.txn.events import Event, Observers, TakeoverBegun, TakeoverEnded
 from epochal.txn.files import LocalFiles
 from epochal.txn.journal import Journal
-from epochal.txn.live import HEARTBEAT, SILENT, Live, LiveState, encode, live_beside, name_of
+from epochal.txn.live import HEARTBEAT, Live, LiveState, encode, live_beside, name_of
 from epochal.txn.process import Process, Running
 from epochal.txn.records import GenerationStarted
 from epochal.txn.reporting import Reporter
@@ -26,10 +27,6 @@ OLD = Process(host="spark-1", pid=11, ticks=1, machine="m1")
 NEW = Process(host="spark-1", pid=22, ticks=2, machine="m1")
 
 
-def facts(process: Process) -> dict[str, Any]:
-    return {"host": process.host, "pid": process.pid, "ticks": process.ticks, "machine": process.machine}
-
-
 @dataclass
 class Stage:
     """A journal with one driver, and a second one that has claimed its generation. Time passes when it sleeps."""
@@ -40,6 +37,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     script: dict[float, Callable[[], object]] = field(default_factory=dict)  # what happens at which time
     sequence: int = 0
+    skew: float = 0.0  # seconds by which the old driver's clock is ahead
     beats: bool = False  # whether the old driver writes its live file with each heartbeat
 
     def claim(self, number: int, process: Process, **more: Any) -> Generation:
@@ -49,13 +47,13 @@ class Stage:
             query="q",
             base=0,
             start=f"start-{number}",
-            driver={**facts(process), **more},
+            driver=DriverFacts(process=process, **more),
             at="2026-11-18T12:00:00Z",
         )
         assert self.journal.claim(record)
         return Generation(self.journal, 1, record, before, {}, {})
 
-    def live(self, number: int = 1, *, state: LiveState = LiveState.IDLE, at: float = NOW) -> None:
+    def live(self, number: int = 1, *, state: LiveState = LiveState.IDLE) -> None:
         self.sequence += 1
         folder = Path(live_beside(self.journal.path))
         folder.mkdir(exist_ok=True)
@@ -65,14 +63,14 @@ class Stage:
             start=f"start-{number}",
             journal=self.journal.place,
             process=OLD,
-            at=at,
+            at=NOW + self.now + self.skew,
             state=state,
         )
         (folder / name_of(number, self.sequence)).write_bytes(encode(live))
 
     def sleep(self, seconds: float) -> None:
         if self.beats and int((self.now + seconds) / HEARTBEAT) > int(self.now / HEARTBEAT):
-            self.live(at=NOW + self.now)
+            self.live()
         self.now += seconds
         for at in sorted(self.script):
             if at <= self.now:
@@ -86,7 +84,6 @@ class Stage:
             reporter=reporter,
             me=NEW,
             looked_up=lambda _: self.running,
-            wall=lambda: NOW + self.now,
             ticks=lambda: self.now,
             sleep=self.sleep,
         )
@@ -137,9 +134,22 @@ def test_a_driver_that_hangs_or_died_elsewhere_is_not_waited_for_long(stage: Sta
     assert stage.now == pytest.approx(QUIET, abs=LOOK)
 
 
-def test_a_clock_that_is_ahead_does_not_make_a_dead_driver_look_alive(stage: Stage) -> None:
-    stage.running = Running.UNKNOWN
-    stage.live(at=NOW + 86_400)
+@pytest.mark.parametrize("skew", [-86_400.0, -31.0, 31.0, 86_400.0])
+def test_a_driver_elsewhere_whose_clock_differs_is_waited_for_while_it_writes(stage: Stage, skew: float) -> None:
+    stage.running, stage.skew = Running.UNKNOWN, skew
+    stage.live()
+    stage.beats = True
+    stage.script[32.0] = lambda: stage.live(state=LiveState.ENDED)
+    stage.takeover(stage.claim(2, NEW)).wait(60.0)
+
+    assert stage.ends == [(1, "ended")]
+    assert stage.now == pytest.approx(32.0, abs=LOOK)
+
+
+@pytest.mark.parametrize("skew", [-86_400.0, -31.0, 31.0, 86_400.0])
+def test_a_clock_that_differs_does_not_make_a_dead_driver_look_alive(stage: Stage, skew: float) -> None:
+    stage.running, stage.skew = Running.UNKNOWN, skew
+    stage.live()
     stage.takeover(stage.claim(2, NEW)).wait(600.0)
 
     assert stage.ends == [(1, "silent")]
@@ -158,9 +168,7 @@ def test_a_driver_that_lives_but_does_not_end_is_waited_for_until_time_is_up(sta
 
 def test_nobody_waits_for_a_driver_that_is_gone(stage: Stage) -> None:
     generation = stage.claim(2, NEW)
-    stage.live(at=NOW - SILENT - 1)
-    stage.running = Running.UNKNOWN
-    assert stage.takeover(generation).earlier() == []  # elsewhere, and silent for long
+    stage.live()
     stage.running = Running.NO
     assert stage.takeover(generation).earlier() == []
     stage.running = Running.YES
@@ -171,7 +179,7 @@ def test_nobody_waits_for_a_driver_that_is_gone(stage: Stage) -> None:
 
 
 def test_nobody_waits_for_a_command_or_for_this_process_itself(stage: Stage) -> None:
-    by_command = stage.claim(2, OLD, fence=True)
+    by_command = stage.claim(2, OLD, by_command=True)
     assert stage.takeover(replace(by_command, before=stage.journal.read())).earlier() == []
     generation = stage.claim(3, NEW)
     assert stage.takeover(replace(generation, before=stage.journal.read())).earlier() == []

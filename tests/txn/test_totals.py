@@ -82,8 +82,8 @@ def test_a_sink_that_moved_has_totals_for_each_place() -> None:
 
 def test_epochs_of_a_start_that_is_gone_belong_to_the_only_place_or_are_uncertain() -> None:
     later = [started(number) for number in range(2, KEEP_GENERATIONS + 2)]
-    told = fold([*later, *done(0, 7, generation=1)]).totals(through=0)
-    view = fold([*later, Snapshot(0, totals=told)])
+    answer = fold([*later, *done(0, 7, generation=1)]).totals(through=0)
+    view = fold([*later, Snapshot(0, totals=answer)])
 
     assert expected_rows(view, "sink", HERE, alone=True).total == RowDigest(7)
     assert expected_rows(view, "sink", HERE, alone=False).uncertain

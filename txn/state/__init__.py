@@ -6,5 +6,5 @@ Read in this order:
 2. In memory: `versions` (the state after each epoch, without copies).
 3. On disk: `segments` (immutable files of many entries), `shards` (which entry belongs where; partition and merge),
    `store` (write and restore them).
-4. Over time: `folding` (records become segments, segments are merged), `policy` (when).
+4. Over time: `folding` (records become segments, segments are merged), `folding_plan` (which), `policy` (when).
 """

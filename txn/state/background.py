@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from epochal.txn.journal import Journal
-from epochal.txn.state.folding import Abandoned, Plan
+from epochal.txn.state.folding import Abandoned
+from epochal.txn.state.folding_plan import FoldingPlan
 
 log = logging.getLogger("epochal")
 
@@ -18,15 +19,18 @@ END_TIMEOUT = 10.0  # seconds that the end of a query waits for folding, and for
 class BackgroundFolding:
     """Carries out the newest plan that it was offered."""
 
-    def __init__(self, *, share: Callable[[], float | None] = lambda: None) -> None:
-        """With a share between 0 and 1, merging takes no more of a processor than that."""
+    def __init__(
+        self, *, share: Callable[[], float | None] = lambda: None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """With a share between 0 and 1, segments are merged only when folding has left that much of a processor."""
         self._share = share
+        self._clock = clock
+        self._since = clock()
         self._changed = threading.Condition()
-        self._offered: tuple[Journal, Plan] | None = None
+        self._offered: tuple[Journal, FoldingPlan] | None = None
         self._working = False
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._merged_since = 0.0
         self.failed = False  # the last round
         self.seconds = 0.0  # of a processor, that folding has taken
 
@@ -35,7 +39,7 @@ class BackgroundFolding:
         self._thread = threading.Thread(target=self._loop, name="epochal-state", daemon=True)
         self._thread.start()
 
-    def offer(self, journal: Journal, plan: Plan) -> None:
+    def offer(self, journal: Journal, plan: FoldingPlan) -> None:
         """Fold by this plan soon; it replaces one that is still waiting."""
         with self._changed:
             self._offered = journal, plan
@@ -66,7 +70,7 @@ class BackgroundFolding:
                 self._working = False
                 self._changed.notify_all()
 
-    def _taken(self) -> tuple[Journal, Plan] | None:
+    def _taken(self) -> tuple[Journal, FoldingPlan] | None:
         """The plan to carry out next, once there is one; None if the query ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._offered is not None or self._stopping.is_set())
@@ -74,10 +78,10 @@ class BackgroundFolding:
             self._working = not self._stopping.is_set()
             return offered if self._working else None
 
-    def _fold(self, journal: Journal, plan: Plan) -> None:
-        begun = self._merged_since = time.thread_time()
+    def _fold(self, journal: Journal, plan: FoldingPlan) -> None:
+        begun = time.thread_time()
         try:
-            journal.fold(plan, between=self._between)
+            journal.fold(plan, between=self._between, affords=self._affords)
             self.failed = False
         except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on, and the next round tries again
             level = logging.DEBUG if self.failed or self._stopping.is_set() else logging.WARNING
@@ -92,10 +96,14 @@ class BackgroundFolding:
             self.seconds += time.thread_time() - begun
 
     def _between(self) -> None:
-        """Between two shards: end if the query ends; rest if merging has had its share of the processor."""
-        share, now = self._share(), time.thread_time()
-        if share is not None and share > 0:
-            self._stopping.wait((now - self._merged_since) * (1 / share - 1))
-        self._merged_since = time.thread_time()
+        """Between two shards: end if the query ends."""
         if self._stopping.is_set():
             raise Abandoned
+
+    def _affords(self, seconds: float) -> bool:
+        """Whether the share of a processor has been saved up for a merge that takes so long.
+
+        A merge that rested instead would hold up what comes after it: changes would wait in records.
+        """
+        share = self._share()
+        return share is None or share * (self._clock() - self._since) - self.seconds >= seconds

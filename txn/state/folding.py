@@ -12,6 +12,9 @@ last one before a crash:
 4. Records that the snapshot covers are removed, state records before the newest, and segments that the newest does not
    list, up to its number. A newer state record lists only segments of the one before it and segments of its own number,
    so what is removed here is in no state record to come.
+
+Nobody removes a segment that the newest state record lists. If one is gone all the same, a driver that has the whole
+state in memory heals the journal: it writes one segment with all of it, and the next state record.
 """
 
 from __future__ import annotations
@@ -35,12 +38,13 @@ from epochal.txn.records import (
     generation_of_name,
     is_record_name,
 )
+from epochal.txn.state.folding_plan import FoldingPlan, Whole
 from epochal.txn.state.gauge import Gauge
 from epochal.txn.state.merging import merged_blocks
 from epochal.txn.state.policy import Knobs, segments_to_merge
 from epochal.txn.state.segments import SegmentRef
 from epochal.txn.state.shards import Entries, shards_for
-from epochal.txn.state.store import SegmentFiles, number_of_segment
+from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
 from epochal.txn.state.versions import Position
 from epochal.txn.view import KEEP_GENERATIONS, View
 
@@ -56,25 +60,6 @@ class Stale(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to fold, as a view says it. Made by the thread that reads the journal; any thread can carry it out."""
-
-    view: View
-    through: int
-    may_roll: bool
-    open_generations: frozenset[int]
-
-    @staticmethod
-    def of(view: View, *, retain: int) -> Plan:
-        """Fold all but the newest `retain` done epochs."""
-        through = view.done_through - retain
-        if view.may_roll or view.state_record is not None or view.sink_states():
-            # Rolls after the last epoch that is decided may still come; those before it are final.
-            through = min(through, max(view.decided, default=through) - 1)
-        return Plan(view, through, view.may_roll, frozenset(view.generations_with_open_rows()))
-
-
-@dataclass(frozen=True)
 class Folding:
     """Carries plans out in one journal's folder."""
 
@@ -84,19 +69,28 @@ class Folding:
     knobs: Knobs = field(default_factory=Knobs)
     clock: Callable[[], float] = time.time
     between: Callable[[], None] = lambda: None  # called between two steps of a long merge; may raise Abandoned
+    affords: Callable[[float], bool] = lambda _: True  # whether a merge of so many seconds may be begun
     gauge: Gauge = field(default_factory=Gauge)
 
     def __repr__(self) -> str:
         return "folding"
 
-    def fold(self, plan: Plan, read: Callable[[], View]) -> None:
-        """Carry a plan out. `read` reads the journal anew, with or without states."""
+    def fold(self, plan: FoldingPlan, read: Callable[[], View]) -> None:
+        """Carry a plan out. `read` reads the journal anew, with or without states.
+
+        SegmentLost if a segment is gone, or damaged, that the newest state record lists.
+        """
         view = plan.view
+        if plan.whole is not None:
+            self._heal(view, plan.through, plan.whole)
+            return
         if plan.through <= view.floor:
             return
+        self.check_segments()
         try:
             number = self._store(view, plan.through)
         except Stale:
+            self.check_segments()
             return
         totals = view.totals(through=plan.through)
         failpoints.hit("before-snapshot")
@@ -104,7 +98,7 @@ class Folding:
         failpoints.hit("after-snapshot")
         self.purge(plan, read)
 
-    def purge(self, plan: Plan, read: Callable[[], View]) -> None:
+    def purge(self, plan: FoldingPlan, read: Callable[[], View]) -> None:
         """Remove the records that a snapshot covers. Repeatable: what a crash leaves is removed the next time."""
         through, view = plan.through, read()  # again: others may have started and rolled since the plan was made
         names = self.files.names(self.folder)
@@ -121,6 +115,40 @@ class Folding:
             self.files.delete(join(self.folder, name))
         failpoints.hit("after-purge")
 
+    def check_segments(self) -> None:
+        """Raise SegmentLost if a segment is gone that the newest state record lists.
+
+        A listing may overlap with another process's step 4. Then it has removed the state record too: if that is still
+        the newest, nobody was right to remove the segment.
+        """
+        before: tuple[str, str] | None = None
+        while True:
+            names = self.files.names(self.folder)
+            try:
+                newest = self._newest(names)
+            except Stale:
+                continue  # a newer one is there
+            lost = {ref.name for ref in newest.segments}.difference(names) if newest is not None else set()
+            if newest is None or not lost:
+                return
+            found = newest.name, min(lost)
+            if found == before:
+                raise missing(join(self.folder, found[1]))
+            before = found
+
+    def _heal(self, view: View, through: int, whole: Whole) -> None:
+        number = view.state_record.number + 1 if view.state_record is not None else 1
+        entries = {sink: Entries(state) for sink, state in whole.states.items()}
+        self._record(number, through, [self._write(entries, number, 0, whole.epoch, clean=True)])
+
+    def _record(self, number: int, through: int, listed: Sequence[SegmentRef]) -> None:
+        # The decisions that the segments follow from are not durable yet. Without them, after a power cut, the journal
+        # would look like one of which some files are older than others.
+        self.files.sync(self.folder)
+        failpoints.hit("before-state")
+        self._create(StateRecord(number, through, tuple(listed), self.now()))
+        failpoints.hit("after-state")
+
     def _store(self, view: View, through: int) -> int:
         """Make a state record that covers an epoch; its number, or 0 if there is no state."""
         before = view.state_record
@@ -132,9 +160,7 @@ class Folding:
         if before is None and not listed:
             return 0
         listed = self._merged(listed, number)
-        failpoints.hit("before-state")
-        self._create(StateRecord(number, through, tuple(listed), self.now()))
-        failpoints.hit("after-state")
+        self._record(number, through, listed)
         newest = self._newest(self.files.names(self.folder))
         if newest is None or newest.through < through:
             raise Stale
@@ -201,17 +227,18 @@ class Folding:
     def _merged(self, listed: Sequence[SegmentRef], number: int) -> list[SegmentRef]:
         """The segments, with those in one that the knobs say should be one."""
         count = segments_to_merge(listed, self.knobs)
-        if not count:
+        rest, chosen = list(listed[: len(listed) - count]), listed[len(listed) - count :]
+        if not chosen or not self.affords(sum(ref.entries for ref in chosen) * self.gauge.measured.merged):
             return list(listed)
-        rest, chosen = list(listed[:-count]), listed[-count:]
         store = SegmentFiles(self.files, self.folder)
         try:
             segments = store.open(chosen)
         except FileNotFoundError:
             raise Stale from None
         shards = max(shards_for(sum(ref.puts for ref in chosen)), *(segment.shards for segment in segments))
-        drop_before = None if rest else self.clock() - self.knobs.retention
-        blocks = merged_blocks(segments, shards, drop_before=drop_before, between=self.between)
+        now = self.clock()
+        drop_before = None if rest else now - self.knobs.retention
+        blocks = merged_blocks(segments, shards, now=now, drop_before=drop_before, between=self.between)
         if not rest and not any(ref.puts for ref in chosen):
             return []
         failpoints.hit("before-segment-merge")
@@ -261,7 +288,7 @@ def _is_state_record(name: str) -> bool:
     return name.startswith("m") and is_record_name(name)
 
 
-def _removable_generations(plan: Plan, view: View) -> set[int]:
+def _removable_generations(plan: FoldingPlan, view: View) -> set[int]:
     """The starts that may be removed: old, and not needed to find the sinks of what is open or was rolled lately.
 
     In a stream that rolls, a generation whose rolls are not sealed stays: it might still record one.

@@ -21,7 +21,7 @@ class Gauge:
         self._changes = 0
         self._since = clock()
         self.measured = Measured()
-        self.recovery: float | None = None  # seconds that the last restore took, if there was one
+        self.recovery: float | None = None  # seconds that the last reading with segments took, if there was one
 
     def changed(self, entries: int) -> None:
         """An epoch, or a roll, has changed so many entries."""
@@ -29,21 +29,24 @@ class Gauge:
             self._changes += entries
 
     def sized(self, *, live: int, record: float) -> None:
-        """There are so many live entries, and an epoch's records have so many bytes; note the rate of changes."""
+        """There are so many live entries, and an epoch's records have so many bytes."""
+        with self._lock:
+            self.measured = self.measured.with_rate("live", live, 1.0).with_rate("record", record, 1.0)
+
+    def note_changes(self) -> None:
+        """Note how quickly entries changed since the last call."""
         with self._lock:
             seconds = self._clock() - self._since
             if seconds > 0:
                 self.measured = self.measured.with_rate("changed", self._changes / seconds)
                 self._changes, self._since = 0, self._clock()
-            self.measured = self.measured.with_rate("live", live, 1.0).with_rate("record", record, 1.0)
 
     @contextmanager
     def restoring(self, entries: int) -> Iterator[None]:
         """Measure how long it takes to restore so many entries."""
         begun = self._clock()
         yield
-        self.recovery = self._clock() - begun
-        self._note("restored", entries, self.recovery)
+        self._note("restored", entries, self._clock() - begun)
 
     @contextmanager
     def merging(self, entries: int) -> Iterator[None]:

@@ -9,11 +9,12 @@ from epochal.txn.state.shards import Entries, merge_by_sink, overlapping, partit
 
 
 def merged_blocks(
-    segments: Sequence[Segment], shards: int, *, drop_before: float | None, between: Callable[[], None]
+    segments: Sequence[Segment], shards: int, *, now: float, drop_before: float | None, between: Callable[[], None]
 ) -> Iterator[tuple[str, int, Entries]]:
     """The blocks of the segment that replaces these, oldest first: sink, shard and entries.
 
-    With `drop_before`, nothing is older than these segments: keys that were deleted up to that time are forgotten.
+    With `drop_before`, nothing is older than these segments: keys that were deleted up to that time are forgotten. What
+    was deleted later than `now`, because a clock went back since, counts as deleted now, or it would stay for too long.
     `between` is called after each shard.
     """
     readers = [_Reader(segment, shards) for segment in segments]
@@ -21,7 +22,8 @@ def merged_blocks(
         merged = merge_by_sink(found for reader in readers for found in reader.read(shard))
         for sink, entries in sorted(merged.items()):
             if drop_before is not None:
-                entries.deleted = {key: at for key, at in entries.deleted.items() if at > drop_before}
+                deleted = ((key, min(at, now)) for key, at in entries.deleted.items())
+                entries.deleted = {key: at for key, at in deleted if at > drop_before}
             yield sink, shard, entries
         between()
 

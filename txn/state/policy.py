@@ -62,7 +62,7 @@ class Policy:
     cpu: float | None = None
 
     def tuned(self, measured: Measured) -> Knobs:
-        """The knobs that hold the objective with the least work, by what was measured."""
+        """The laziest knobs that should hold the objective, by what was measured."""
         if self.recovery is not None:
             return self._for_recovery(self.recovery * MARGIN, measured)
         if self.cpu is not None:

@@ -23,12 +23,17 @@ from typing import Any
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Json, canonical
+from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.shards import Entries, overlapping, select
 
 FORMAT = 1
 MAGIC = b"EPOCHAL SEGMENT 1\n"
 LEVEL = 1
 _LENGTH = 8
+
+
+class SegmentLost(JournalCorrupt):
+    """A segment that the newest state record lists is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +142,12 @@ class Segment:
                 entries = parsed(self.raw(block))
                 yield block.sink, entries if self.shards >= shards else select(entries, shard, shards)
 
-    def _corrupt(self, why: str) -> JournalCorrupt:
-        return JournalCorrupt(f"{self._path}: {why}; restore it from a copy")
+    def _corrupt(self, why: str) -> SegmentLost:
+        return SegmentLost(f"{self._path}: {why}; restore it from a copy")
 
 
 def parsed(raw: bytes) -> Entries:
     """The entries in a block's JSON."""
-    puts, deleted = json.loads(raw)
+    with no_garbage_collection():
+        puts, deleted = json.loads(raw)
     return Entries(puts, deleted)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 from epochal.txn.json_value import Json
 from epochal.txn.state.memory import no_garbage_collection
-from epochal.txn.state.segments import Block, Segment, SegmentRef, SegmentWriter, parsed
+from epochal.txn.state.segments import Block, Segment, SegmentLost, SegmentRef, SegmentWriter, parsed
 from epochal.txn.state.shards import Entries, merge_by_sink, partition, shards_for
 
 SIDE_BY_SIDE = 1 << 20  # bytes from which on threads are worth their start
@@ -103,9 +102,12 @@ def read_shard(segments: Sequence[Segment], shard: int, shards: int) -> dict[str
     return merge_by_sink(found for segment in segments for found in segment.read(shard, shards))
 
 
-def missing(path: str) -> JournalCorrupt:
+def missing(path: str) -> SegmentLost:
     """The error of a state record that lists a segment which is not there."""
-    return JournalCorrupt(f"{path}: a segment of the sinks' state is missing; restore the journal from a copy")
+    return SegmentLost(
+        f"{path}: a segment of the sinks' state is missing. A driver that runs has the state in memory, and writes it "
+        "anew once another epoch is done; if none runs, restore the journal from a copy"
+    )
 
 
 def _read_ahead(segment: Segment, blocks: Sequence[Block]) -> Iterator[tuple[Block, bytes]]:

@@ -27,6 +27,9 @@ from typing import TypeVar
 from epochal.txn.json_value import Json
 from epochal.txn.state.keys import checked_name, element_key, entry_key, key_of_entry
 
+BITS = 10_000  # of a number: Python reads 4,300 decimal digits, and a process may be set to read fewer
+DEEPEST = 100  # levels: Python reads some hundreds, fewer when it is deep in calls itself
+
 _Opened = TypeVar("_Opened", bound="ValueState | ListState | MapState")
 
 
@@ -101,17 +104,20 @@ class MapState(MutableMapping[str, Json]):
         self._edit, self._name = edit, name
 
     def __getitem__(self, key: str) -> Json:
-        value = self._edit.get(entry_key(self._name, key))
+        value = self._edit.get(self._flat(key)) if isinstance(key, str) else None
         if value is None:
             raise KeyError(key)
         return value
 
     def __setitem__(self, key: str, value: Json) -> None:
-        self._edit.put(entry_key(self._name, key), _checked(f"{self._name}[{key!r}]", value))
+        self._edit.put(self._flat(key), _checked(f"{self._name}[{key!r}]", value))
 
     def __delitem__(self, key: str) -> None:
         self[key]  # raises KeyError
-        self._edit.put(entry_key(self._name, key), None)
+        self._edit.put(self._flat(key), None)
+
+    def _flat(self, key: str) -> str:
+        return entry_key(self._name, _checked_key(self._name, key))
 
     def __iter__(self) -> Iterator[str]:
         for flat in list(self._edit.keys()):
@@ -200,13 +206,46 @@ def _checked(what: str, value: Json) -> Json:
     """A copy of a value as the journal will read it back; raises if it is None or no JSON."""
     if value is None:
         raise ValueError(f"state {what} cannot be None: delete it instead")
-    if type(value) in (str, int, bool):
+    if type(value) is str:
+        return _as_read_back(value)
+    if (fault := _why_too_large(value)) is not None:
+        raise ValueError(f"state {what} {fault}")
+    if type(value) in (int, bool):
         return value
     try:
         copy: Json = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as fault:
         raise ValueError(f"state {what} must be JSON: {fault}") from None
     return copy
+
+
+def _why_too_large(value: object) -> str | None:
+    """Why not every process could read a value back; None if it could. Python has limits, and they can be set."""
+    left = [(value, 0)]
+    while left:
+        inner, depth = left.pop()
+        if isinstance(inner, int) and inner.bit_length() > BITS:
+            return f"has a number of {inner.bit_length():,} bits, and the journal holds {BITS:,}: store it as text"
+        if isinstance(inner, dict | list | tuple):
+            if depth == DEEPEST:
+                return f"is nested more than {DEEPEST} levels deep: store it as text, or as several entries"
+            left += [(one, depth + 1) for one in (inner.values() if isinstance(inner, dict) else inner)]
+    return None
+
+
+def _as_read_back(text: str) -> str:
+    """Text as the journal will read it back: the two halves of a character, if they are next to each other, as one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = str(json.loads(json.dumps(text)))
+    return text
+
+
+def _checked_key(name: str, key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"map state {name!r} has keys of text, not {key!r}")
+    return _as_read_back(key)
 
 
 def _kind(opened: ValueState | ListState | MapState) -> str:

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from epochal.cli import exit_codes
 from epochal.cli.console import advice
 from epochal.cli.console.model import (
-    Driver,
+    DriverLine,
     EpochLine,
     Headline,
-    Held,
+    HeldLine,
     InDoubt,
     JournalLine,
     LeftoverLine,
     Level,
     OpenPart,
+    OperatorLine,
     SinkLine,
-    Snapshot,
+    StateLine,
+    StreamSnapshot,
 )
 from epochal.cli.console.timeline import Times, epochs_of, is_running, is_under_way, lag_of, rows_per_second, seconds
 from epochal.cli.status import why
@@ -35,11 +37,11 @@ LEVELS = {
 }
 
 
-def snapshot(status: StreamStatus, times: Times) -> Snapshot:
+def snapshot(status: StreamStatus, times: Times) -> StreamSnapshot:
     """What the console shows of a stream; `times` are those of the journal's records."""
     latest, now = status.latest, status.now
     epochs = epochs_of(status, times)
-    return Snapshot(
+    return StreamSnapshot(
         checkpoint=status.stream.path,
         at=now,
         headline=_headline(status.verdict),
@@ -53,6 +55,7 @@ def snapshot(status: StreamStatus, times: Times) -> Snapshot:
         epochs=epochs,
         in_doubt=_in_doubt(status),
         held=(*(_held(item, status, times.of(item.epoch).decided) for item in status.held), *_not_staged(status)),
+        unpublished=status.unpublished,
         open=_open(status.open),
         open_count=len(status.open),
         leftovers=tuple(
@@ -73,9 +76,36 @@ def snapshot(status: StreamStatus, times: Times) -> Snapshot:
             bytes=status.size,
             folded_through=_epoch(status.view.floor),
         ),
+        spark_state=_spark_state(status),
         refusal=advice.refusal(status.refusal, status.stream.command("status")) if status.refusal else None,
         notes=status.notes,
         live=status.driver.live is not None,
+    )
+
+
+def _spark_state(status: StreamStatus) -> StateLine | None:
+    found = status.spark_state
+    if found is None:
+        return None
+    operators = tuple(
+        OperatorLine(
+            operator=one.metadata.operator,
+            name=one.metadata.name,
+            provider="" if one.provider is None else one.provider.value,
+            partitions=len(one.partitions),
+            rows=None if one.rows is None else one.rows.count,
+            rows_exact=one.rows is not None and one.rows.exact,
+            bytes=one.bytes,
+            extent=one.extent,
+            replay_rows=None if one.replay_rows is None else one.replay_rows.count,
+            replay_bytes=one.replay_bytes,
+            skew=None if one.skew is None else round(one.skew, 3),
+            missing=len(one.missing),
+        )
+        for one in found.state.operators
+    )
+    return StateLine(
+        operators=operators, recovery=round(found.recovery.total, 3), measured=found.rates.measured is not None
     )
 
 
@@ -86,13 +116,13 @@ def _headline(verdict: Verdict) -> Headline:
     return Headline(level=level, standing=verdict.standing.value, text=verdict.text, command=verdict.command)
 
 
-def _driver(status: StreamStatus) -> Driver:
+def _driver(status: StreamStatus) -> DriverLine:
     latest, driver = status.latest, status.driver
-    return Driver(
+    return DriverLine(
         generation=latest.generation,
         host=driver.process.host or "",
         pid=driver.process.pid,
-        version=str(latest.driver.get("epochal", "")),
+        version=latest.driver.version,
         started=seconds(latest.at),
         running=is_running(status),
         liveness=driver.liveness.value,
@@ -143,7 +173,7 @@ def _in_doubt(status: StreamStatus) -> tuple[InDoubt, ...]:
     )
 
 
-def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> Held:
+def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> HeldLine:
     waiting = [sink for sink, state in item.sinks.items() if state != "visible"]
     holds = _hold(status)
     since: float | None
@@ -152,7 +182,7 @@ def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> Held:
     else:
         errors = {sink.place.sink: sink.error for sink in status.sinks if sink.error and sink.place.sink in waiting}
         cause, since = "; ".join(f"{sink}: {error}" for sink, error in errors.items()), decided
-    return Held(
+    return HeldLine(
         epoch=item.epoch,
         generation=item.generation,
         sinks=dict(item.sinks),
@@ -166,10 +196,10 @@ def _held(item: HeldEpoch, status: StreamStatus, decided: float | None) -> Held:
     )
 
 
-def _not_staged(status: StreamStatus) -> Iterator[Held]:
+def _not_staged(status: StreamStatus) -> Iterator[HeldLine]:
     holds = _hold(status)
     if holds is not None and holds.epoch is not None and holds.epoch not in {item.epoch for item in status.held}:
-        yield Held(
+        yield HeldLine(
             epoch=holds.epoch,
             generation=status.latest.generation,
             sinks={holds.sink: "waiting"},

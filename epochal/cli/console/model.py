@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from epochal.txn.unpublished import Unpublished
+
 JsonObject: TypeAlias = dict[str, Any]
 
 
@@ -55,7 +57,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverLine:
     """The process that drives the stream, or the last one that did."""
 
     generation: int
@@ -70,7 +72,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkEpoch:
+class SinkEpochLine:
     """One epoch in one sink."""
 
     phase: Phase
@@ -92,7 +94,7 @@ class EpochLine:
     checkpointed: float | None = None  # Spark wrote commits/N; without a live file, the time of the decision
     done: float | None = None
     generations: tuple[int, ...] = ()
-    sinks: dict[str, SinkEpoch]
+    sinks: dict[str, SinkEpochLine]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class InDoubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldLine:
     """An epoch that is decided and that not every sink shows, or that a store does not let be staged."""
 
     epoch: int
@@ -161,6 +163,33 @@ class LeftoverLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorLine:
+    """A stateful operator of the query."""
+
+    operator: int
+    name: str
+    provider: str
+    partitions: int
+    rows: int | None
+    rows_exact: bool
+    bytes: int
+    extent: int  # versions that a recovery replays
+    replay_rows: int | None
+    replay_bytes: int
+    skew: float | None
+    missing: int  # versions that a recovery needs and that are not there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLine:
+    """What Spark's operators keep, and how long a recovery would take, in seconds."""
+
+    operators: tuple[OperatorLine, ...]
+    recovery: float
+    measured: bool  # by what this machine was measured to need; else by guesses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
     """The journal's size."""
 
@@ -171,7 +200,7 @@ class JournalLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class StreamSnapshot:
     """One stream at one moment."""
 
     checkpoint: str
@@ -182,21 +211,23 @@ class Snapshot:
     base: int
     committed: int | None
     done: int | None
-    driver: Driver
+    driver: DriverLine
     sinks: tuple[SinkLine, ...]
     epochs: tuple[EpochLine, ...]  # the newest last
     in_doubt: tuple[InDoubt, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldLine, ...]
+    unpublished: Unpublished | None  # the sum of all open parts
     open: tuple[OpenPart, ...]  # the oldest first, at most `build.SHOWN`
     open_count: int
     leftovers: tuple[LeftoverLine, ...]  # at most `build.SHOWN`
     leftover_count: int
     journal: JournalLine
+    spark_state: StateLine | None  # None if the query keeps none
     refusal: Advice | None  # a start would be refused now
     notes: tuple[str, ...]
     live: bool  # there is a live file of the newest driver
 
 
-def to_json(snapshot: Snapshot) -> JsonObject:
+def to_json(snapshot: StreamSnapshot) -> JsonObject:
     """The snapshot as JSON."""
     return asdict(snapshot)

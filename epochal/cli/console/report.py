@@ -22,14 +22,16 @@ def run(checkpoints: Sequence[str], journal: str | None, *, output: str, audit: 
     streams = [_read(checkpoint, journal, audit=audit) for checkpoint in chosen(checkpoints, journal)]
     page = document({"at": time.time(), "streams": streams}, live=False)
     if output == "-":
-        sys.stdout.write(page)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(page.encode())  # the page says that it is UTF-8, whatever the terminal is
+        sys.stdout.flush()
     else:
         Path(output).write_text(page, encoding="utf-8")
     failed = [stream for stream in streams if stream["error"]]
     if as_json:
         print(json.dumps({"file": output, "streams": len(streams), "failed": len(failed)}))
     elif output != "-":
-        print(f"{output}: {counted(len(streams), 'stream')}, {size(len(page.encode()))}")
+        show(f"{output}: {counted(len(streams), 'stream')}, {size(len(page.encode()))}")
     for stream in failed:
         show(f"{stream['checkpoint']}: {stream['error']}", sys.stderr)
     return UNREACHABLE if failed else 0

@@ -13,10 +13,12 @@ with the server's own Origin and a header that no form can send.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from epochal.cli.console.audits import Audits
 from epochal.cli.console.model import JsonObject
@@ -53,6 +55,11 @@ class ConsoleServer(ThreadingHTTPServer):
         """The Host headers of requests that are meant for this server."""
         return frozenset({f"{HOST}:{self.port}", f"localhost:{self.port}"})
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The client is gone, most often: no trace on the terminal. Anything else is a fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
     def data(self) -> JsonObject:
         """Everything that the page shows."""
         streams = [
@@ -86,19 +93,21 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_for_us():
             return
         prefix, _, number = self.path.rpartition("/")
-        if prefix != "/api/audit" or not (number.isascii() and number.isdecimal()):
+        if prefix != "/api/audit":
             self._error(HTTPStatus.METHOD_NOT_ALLOWED, "only an audit is started by POST")
         elif not self._comes_from_the_page():
             self._error(HTTPStatus.FORBIDDEN, "an audit is started from the page itself")
-        elif len(number) > DIGITS or int(number) >= len(self.server.streams):
-            shown = number if len(number) <= DIGITS else f"{number[:DIGITS]}\u2026"
-            self._error(HTTPStatus.NOT_FOUND, f"there is no stream {shown}")
+        elif not (number.isascii() and number.isdecimal()) or len(number) > DIGITS:
+            self._error(HTTPStatus.BAD_REQUEST, "an audit is of the stream with a number: /api/audit/0")
+        elif int(number) >= len(self.server.streams):
+            self._error(HTTPStatus.NOT_FOUND, f"there is no stream {number}")
         else:
             stream = self.server.streams[int(number)]
             self._json(HTTPStatus.ACCEPTED, self.server.audits.start(stream.checkpoint))
 
     def _is_for_us(self) -> bool:
-        if self.headers.get("Host") in self.server.own_names:
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) == 1 and hosts[0] in self.server.own_names:
             return True
         self._error(HTTPStatus.MISDIRECTED_REQUEST, f"open {self.server.url}")
         return False

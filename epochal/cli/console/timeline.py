@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from epochal.cli.console.model import EpochLine, Phase, SinkEpoch
+from epochal.cli.console.model import EpochLine, Phase, SinkEpochLine
 from epochal.cli.stream_status import StreamStatus
 from epochal.txn.live import LiveEpoch
 from epochal.txn.liveness import Liveness
@@ -128,12 +128,12 @@ def _line(epoch: int, status: StreamStatus, recorded: Recorded, live: LiveEpoch,
     )
 
 
-def _not_staged(status: StreamStatus, epoch: int, live: LiveEpoch) -> dict[str, SinkEpoch]:
+def _not_staged(status: StreamStatus, epoch: int, live: LiveEpoch) -> dict[str, SinkEpochLine]:
     """The sink that does not let an epoch be staged."""
     holds = status.driver.live.held if status.driver.live is not None else None
     if holds is None or holds.step != "stage" or holds.epoch != epoch or live is NOTHING or not is_running(status):
         return {}
-    return {holds.sink: SinkEpoch(phase=Phase.HELD)}
+    return {holds.sink: SinkEpochLine(phase=Phase.HELD)}
 
 
 def _phase_of(live: LiveEpoch, *, running: bool | None) -> Phase:
@@ -149,7 +149,7 @@ def _phase_of(live: LiveEpoch, *, running: bool | None) -> Phase:
 
 def _sink(
     name: str, record: Prepared | None, live: LiveEpoch, phase: Phase, shows: str | None, done: float | None
-) -> SinkEpoch:
+) -> SinkEpochLine:
     seen = live.sinks.get(name)
     staged = record.sinks.get(name) if record is not None else None
     match phase, shows:
@@ -162,7 +162,7 @@ def _sink(
         case _:
             own = phase
     visible = seen.visible if seen is not None else None
-    return SinkEpoch(
+    return SinkEpochLine(
         phase=own,
         rows=staged.rows if staged is not None else seen.rows if seen is not None else None,
         bytes=seen.bytes if seen is not None else None,

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from epochal.cli.console.model import EpochLine, Level, Phase, SinkLine, Snapshot
+from epochal.cli.console.model import EpochLine, Level, Phase, SinkLine, StreamSnapshot
 from epochal.cli.console.watch import Reading, Watched, latest_of, watch
-from epochal.cli.text import counted, lasting, size
+from epochal.cli.text import counted, size
+from epochal.txn.durations import lasting
 from epochal.txn.errors import Refused
 
 if TYPE_CHECKING:
@@ -58,9 +59,15 @@ def _print_frames(streams: Sequence[Watched], *, once: bool) -> int:
 
     console = Console()
     if once or not console.is_terminal:
-        console.print(frame(latest_of(streams, wait=FIRST), time.time(), width=console.width))
-        return 0
+        readings = latest_of(streams, wait=FIRST)
+        console.print(frame(readings, time.time(), width=console.width))
+        return _code(readings)
     return _show(console, streams)
+
+
+def _code(readings: Sequence[Reading]) -> int:
+    """The exit code of one frame: that of the worst stream that could not be read. How those stand is in the frame."""
+    return max(reading.code for reading in readings)
 
 
 def _check_rich() -> None:
@@ -80,7 +87,7 @@ def _print_json(streams: Sequence[Watched], *, once: bool) -> int:
         readings = latest_of(streams, wait=wait)
         print(json.dumps({"at": time.time(), "streams": [reading.to_json() for reading in readings]}), flush=True)
         if once:
-            return 0
+            return _code(readings)
         wait = REFRESH
         time.sleep(REFRESH)
 
@@ -130,7 +137,7 @@ def _text(value: str, style: str = "") -> Text:
     return Text("".join(c if c.isprintable() else "\ufffd" for c in value), style=style)
 
 
-def _driver(shot: Snapshot, now: float) -> str:
+def _driver(shot: StreamSnapshot, now: float) -> str:
     driver = shot.driver
     doing = f", {driver.doing}" if driver.doing and driver.running else ""
     seen = f", seen {lasting(max(0.0, now - driver.seen))} ago" if driver.seen is not None else ""
@@ -138,7 +145,7 @@ def _driver(shot: Snapshot, now: float) -> str:
     return f"generation {driver.generation}, {process}: {driver.liveness}{doing}{seen}"
 
 
-def _sinks(shot: Snapshot, *, epochs: int) -> Table:
+def _sinks(shot: StreamSnapshot, *, epochs: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -179,7 +186,7 @@ def _strip(epochs: Sequence[EpochLine], sink: str) -> Text:
     return strip
 
 
-def _open(shot: Snapshot, now: float) -> Iterator[RenderableType]:
+def _open(shot: StreamSnapshot, now: float) -> Iterator[RenderableType]:
     from rich.text import Text
 
     for part in shot.open[:PARTS]:

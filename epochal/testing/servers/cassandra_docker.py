@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.testing.servers import cassandra_yaml, containers, cql
-from epochal.testing.servers.cassandra_yaml import Place
+from epochal.testing.servers.cassandra_yaml import NodePlace
 from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.containers import FILES, ContainerNode, Containers, Image
 from epochal.testing.servers.errors import ServerFailed
@@ -45,7 +45,7 @@ def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> Cass
         network, addresses = made.network_of(options.nodes)
         nodes = []
         for number, (host, address) in enumerate(zip(hosts, addresses, strict=True)):
-            place = Place(
+            place = NodePlace(
                 number=number,
                 nodes=options.nodes,
                 listen=address,
@@ -94,7 +94,7 @@ class CassandraNode(ContainerNode):
         return cql.answers(self._host, self._port, tls=tls, log_in=self._fresh)
 
 
-def _configured(container: DockerContainer, place: Place, options: CassandraOptions) -> DockerContainer:
+def _configured(container: DockerContainer, place: NodePlace, options: CassandraOptions) -> DockerContainer:
     files: dict[Path, str] = {}
     values = cassandra_yaml.settings(place, containers.carried(options.settings, files))
     container.with_copy_into_container(cassandra_yaml.text(values).encode(), f"{FILES}/cassandra.yaml")

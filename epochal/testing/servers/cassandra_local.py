@@ -8,7 +8,7 @@ from pathlib import Path
 
 from epochal.testing.servers import cassandra_java, cassandra_yaml, cql
 from epochal.testing.servers.artifacts import CASSANDRA, jars
-from epochal.testing.servers.cassandra_yaml import Place
+from epochal.testing.servers.cassandra_yaml import NodePlace
 from epochal.testing.servers.cluster import CassandraCluster
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
@@ -30,7 +30,7 @@ def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> Cass
         nodes = []
         for number, host in enumerate(hosts):
             home = supervisor.folder / f"node{number + 1}"
-            place = Place(
+            place = NodePlace(
                 number=number,
                 nodes=options.nodes,
                 listen=host,
@@ -63,7 +63,9 @@ def start(options: CassandraOptions, tell: Callable[[str], None] | None) -> Cass
 class LocalNode(LocalProcess):
     """A node as a process of the supervisor."""
 
-    def __init__(self, supervisor: Supervisor, place: Place, command: Sequence[str], options: CassandraOptions) -> None:
+    def __init__(
+        self, supervisor: Supervisor, place: NodePlace, command: Sequence[str], options: CassandraOptions
+    ) -> None:
         folder = Path(place.folder)
         name = f"Cassandra on {place.rpc}:{place.port}"
         super().__init__(supervisor, name, command, folder, folder / "system.log", timeout=options.timeout)

@@ -51,7 +51,7 @@ COMMON: Mapping[str, object] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NodePlace:
     """What differs between the nodes of a cluster."""
 
     number: int
@@ -66,7 +66,7 @@ class Place:
     reached: str = ""
 
 
-def settings(place: Place, given: Mapping[str, object]) -> dict[str, object]:
+def settings(place: NodePlace, given: Mapping[str, object]) -> dict[str, object]:
     """All settings of a node; the given ones override the others."""
     reached = {"broadcast_rpc_address": place.reached} if place.reached else {}
     return {

@@ -78,7 +78,32 @@ class Served:
         self.stop()
 
 
-class CassandraCluster(Served):
+class OnOnePort(Served):
+    """Base class: servers that all listen on the same port, each on an address of its own."""
+
+    def __init__(
+        self, nodes: Sequence[Node], port: int, *, route: Route, end: Callable[[], None], timeout: float = 120.0
+    ) -> None:
+        super().__init__(route, end, timeout)
+        self.nodes = tuple(nodes)
+        self.port = port
+
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses of the servers."""
+        return [node.host for node in self.nodes]
+
+    @property
+    def _addresses(self) -> list[tuple[str, int]]:
+        return [(host, self.port) for host in self.hosts]
+
+    @property
+    def _address_list(self) -> str:
+        """As most clients take it: host:port, with commas."""
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._addresses)
+
+
+class CassandraCluster(OnOnePort):
     """One node or three. Leaving the block stops nodes that were started for it, and removes their data."""
 
     def __init__(
@@ -91,15 +116,8 @@ class CassandraCluster(Served):
         tls: bool = False,
         timeout: float = 120.0,
     ) -> None:
-        super().__init__(route, end, timeout)
-        self.nodes = tuple(nodes)
-        self.port = port
+        super().__init__(nodes, port, route=route, end=end, timeout=timeout)
         self._tls = tls
-
-    @property
-    def hosts(self) -> list[str]:
-        """The addresses, for a driver's contact points."""
-        return [node.host for node in self.nodes]
 
     def wait_until_whole(self) -> None:
         """Wait until every node sees all others; this takes a moment after a node was restarted."""

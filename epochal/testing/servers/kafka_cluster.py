@@ -1,20 +1,20 @@
-"""A Kafka cluster as tests use it: its address, its topics, its one broker."""
+"""A Kafka cluster as tests use it: its address, its topics, its brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from epochal.testing.servers import kafka_topics
-from epochal.testing.servers.cluster import Node, Served
+from epochal.testing.servers.cluster import OnOnePort
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.kafka_records import Record
 from epochal.testing.servers.kafka_topics import Message
-from epochal.testing.servers.kafka_wire import Address
-from epochal.testing.servers.routes import Route
+from epochal.testing.servers.kafka_wire import Code
+from epochal.testing.servers.waiting import wait_until
 
 
-class KafkaCluster(Served):
-    """One broker, or those that the user runs. Leaving the block stops one that was started for it.
+class KafkaCluster(OnOnePort):
+    """One broker or three, or those that the user runs. Leaving the block stops those that were started for it.
 
         with servers.kafka() as kafka:
             kafka.create_topic("orders", partitions=2)
@@ -24,26 +24,29 @@ class KafkaCluster(Served):
     The methods for topics are for tests: a connection for each call, no retries.
     """
 
-    def __init__(
-        self, nodes: Sequence[Node], port: int, *, route: Route, end: Callable[[], None], timeout: float = 120.0
-    ) -> None:
-        super().__init__(route, end, timeout)
-        self.nodes = tuple(nodes)
-        self.port = port
-
-    @property
-    def hosts(self) -> list[str]:
-        """The addresses of the brokers."""
-        return [node.host for node in self.nodes]
-
     @property
     def bootstrap(self) -> str:
         """The value for ``kafka.bootstrap.servers``."""
-        return ",".join(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in self.hosts)
+        return self._address_list
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """Make a topic; `settings` are those of Kafka's topics, such as ``retention.ms``."""
-        kafka_topics.create(self._addresses, name, partitions, settings or {}, self._timeout)
+        kafka_topics.create(self._addresses, name, partitions, settings or {}, self._timeout, len(self.nodes))
+
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of that name."""
+        return kafka_topics.describe(self._addresses, name).error == Code.NONE
+
+    def wait_until_whole(self) -> None:
+        """Wait until every broker knows all others; this takes a moment after one was restarted."""
+
+        def whole() -> bool:
+            try:
+                return all(len(kafka_topics.brokers([one])) == len(self.nodes) for one in self._addresses)
+            except (OSError, ServerFailed):
+                return False
+
+        wait_until(whole, self._timeout, lambda: "the brokers do not know each other:\n" + self.nodes[0].log_tail())
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages."""
@@ -67,7 +70,3 @@ class KafkaCluster(Served):
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The offset of the next message of each partition."""
         return kafka_topics.offsets(self._addresses, topic, kafka_topics.LATEST)
-
-    @property
-    def _addresses(self) -> list[Address]:
-        return [(host, self.port) for host in self.hosts]

@@ -1,11 +1,10 @@
-"""The settings of one small broker that is its own controller (KRaft), as it reads them from a file."""
+"""The settings of a small broker that is a controller too (KRaft), as it reads them from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-NODE = 1
 SMALL: Mapping[str, object] = {
     # One broker: what Kafka would keep three times is kept once.
     "offsets.topic.replication.factor": 1,
@@ -27,6 +26,14 @@ SMALL: Mapping[str, object] = {
     "log.segment.delete.delay.ms": 1000,
 }
 
+REPLICATED = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+IN_SYNC = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+
 
 def settings(
     folder: PurePath,
@@ -37,12 +44,19 @@ def settings(
     given: Mapping[str, object],
     *,
     listen: str | None = None,
+    hosts: Sequence[str] = (),
 ) -> dict[str, object]:
-    """The settings; the given ones win. Clients reach it at `host`; it listens at `listen`, if that differs."""
+    """The settings; the given ones win. Clients reach it at `host`; it listens at `listen`, if that differs.
+
+    `hosts` are those of all brokers, if there are several: then what Kafka keeps is kept on all of them.
+    """
+    others = list(hosts) or [host]
+    node = 1 + others.index(host)
+    replicated = dict.fromkeys(REPLICATED, len(others)) | dict.fromkeys(IN_SYNC, 2) if len(others) > 1 else {}
     return {
         "process.roles": "broker,controller",
-        "node.id": NODE,
-        "controller.quorum.voters": f"{NODE}@{host}:{controller_port}",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{n}@{one}:{controller_port}" for n, one in enumerate(others, 1)),
         "listeners": f"CLIENTS://{listen or host}:{port},CONTROLLER://{host}:{controller_port}",
         "advertised.listeners": f"CLIENTS://{host}:{port}",
         "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -51,6 +65,7 @@ def settings(
         "log.dirs": str(folder / "data"),
         "num.partitions": partitions,
         **SMALL,
+        **replicated,
         **given,
     }
 

@@ -56,11 +56,16 @@ def describe(addresses: Sequence[Address], name: str) -> Topic:
 
 
 def create(
-    addresses: Sequence[Address], name: str, partitions: int, settings: Mapping[str, str], timeout: float
+    addresses: Sequence[Address],
+    name: str,
+    partitions: int,
+    settings: Mapping[str, str],
+    timeout: float,
+    replicas: int = 1,
 ) -> None:
     """Make a topic, and wait until each partition can be used. Raises `KafkaRefused` if it exists."""
     configs = items(*(text(key) + text(value) for key, value in settings.items()))
-    topic = text(name) + struct.pack(">ih", partitions, 1) + items() + configs
+    topic = text(name) + struct.pack(">ih", partitions, replicas) + items() + configs
     answer = ask_any(addresses, Api.CREATE_TOPICS, items(topic) + struct.pack(">i?", WAIT_MS, False))
     answer.number("i")
     for _, code, message in answer.items(lambda a: (a.text(), a.number("h"), a.text())):
@@ -72,7 +77,7 @@ def create(
 def _is_usable(addresses: Sequence[Address], name: str) -> bool:
     """Whether every partition has a leader that knows that it is one: others hear of it a moment before."""
     try:
-        return describe(addresses, name).ready and bool(offsets(addresses, name, LATEST))
+        return describe(addresses, name).ready and bool(_offsets(addresses, name, LATEST))
     except KafkaRefused as fault:
         if fault.code in (Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
             return False
@@ -109,7 +114,25 @@ def send(
 
 
 def offsets(addresses: Sequence[Address], name: str, when: int) -> dict[int, int]:
-    """The first or the next offset of each partition."""
+    """The first or the next offset of each partition. Waits until each has a leader again."""
+    found: list[dict[int, int]] = []
+    why = ""
+
+    def are_known() -> bool:
+        nonlocal why
+        try:
+            found.append(_offsets(addresses, name, when))
+        except KafkaRefused as fault:
+            if fault.code != Code.NOT_LEADER_OR_FOLLOWER:
+                raise
+            why = str(fault)
+        return bool(found)
+
+    wait_until(are_known, WAIT_MS / 1000, lambda: why)
+    return found[0]
+
+
+def _offsets(addresses: Sequence[Address], name: str, when: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for partition in _known(addresses, name).leaders:
         part = struct.pack(">iq", partition, when)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.supervisor import Supervisor
@@ -17,6 +18,11 @@ TAIL = 4_000
 
 class LocalProcess:
     """One server. Its folder, log and command are the same at every start."""
+
+    user: str | None = None  # as whom it runs, if not as this process
+    last_signal: int = signal.SIGKILL  # ends it with this process
+    end_signal: int = signal.SIGTERM  # asks for a clean shutdown
+    variables: Mapping[str, str] = MappingProxyType({})  # of its environment, besides those of this process
 
     def __init__(
         self, supervisor: Supervisor, name: str, command: Sequence[str], folder: Path, log: Path, *, timeout: float
@@ -54,8 +60,15 @@ class LocalProcess:
 
     def launch(self) -> None:
         """Start it without waiting."""
-        environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
-        self._pid = self._supervisor.start(self._command, folder=self._folder, log=self._log, environment=environment)
+        environment = {**os.environ, "MALLOC_ARENA_MAX": "2", **self.variables}
+        self._pid = self._supervisor.start(
+            self._command,
+            folder=self._folder,
+            log=self._log,
+            environment=environment,
+            user=self.user,
+            last=self.last_signal,
+        )
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
         """Wait until it answers. Raises `ServerFailed` if it ends instead."""
@@ -88,8 +101,8 @@ class LocalProcess:
     def ask_to_end(self) -> None:
         """Ask for a clean shutdown without waiting."""
         if self.running:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
+            self._signal(self.end_signal)
+            self._signal(signal.SIGCONT)  # a paused process would not handle it
 
     def kill(self) -> None:
         if not self.running:
@@ -130,10 +143,26 @@ def end_all(supervisor: Supervisor, processes: Sequence[LocalProcess], *, in_ord
         supervisor.end()
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that this one started; none where there is no /proc."""
+    found = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return [child for child in found if _stat(child)[1:2] == [str(pid)]]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, even if nobody has asked for its exit code; assumed where there is no /proc."""
+    return _stat(pid)[:1] in ([], ["Z"])
+
+
 def _is_stopped(pid: int) -> bool:
     """Whether a process is stopped; assumed where there is no /proc."""
+    return _stat(pid)[:1] in ([], ["T"])
+
+
+def _stat(pid: int) -> list[str]:
+    """What the kernel says of a process: its state, its parent and more. Empty if there is no such process."""
     try:
         stat = Path("/proc", str(pid), "stat").read_text()
     except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] == "T"
+        return []
+    return stat.rpartition(")")[2].split()

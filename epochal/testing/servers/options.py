@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from epochal.txn.errors import OptionError
+
+S3_SERVERS = ("moto", "versitygw")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +55,60 @@ class CassandraOptions(ServerOptions):
 class KafkaOptions(ServerOptions):
     """The options of `servers.kafka`."""
 
+    brokers: int = 1
     partitions: int = 1
 
     def __post_init__(self) -> None:
-        faults = [] if self.partitions >= 1 else [f"partitions={self.partitions}: it must be 1 or more"]
+        faults = [] if self.brokers in (1, 3) else [f"brokers={self.brokers}: it can be 1 or 3"]
+        faults += [] if self.partitions >= 1 else [f"partitions={self.partitions}: it must be 1 or more"]
         self._check("kafka", faults)
 
     @property
     def needs_own_server(self) -> bool:
-        return self.partitions > 1 or super().needs_own_server
+        return self.brokers > 1 or self.partitions > 1 or super().needs_own_server
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZooKeeperOptions(ServerOptions):
+    """The options of `servers.zookeeper`."""
+
+    def __post_init__(self) -> None:
+        self._check("zookeeper", [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Options(ServerOptions):
+    """The options of `servers.s3`."""
+
+    bucket: str = "epochal"
+    server: str | None = None  # one that S3_SERVERS has; None: the first of them, or the one that the user runs
+
+    def __post_init__(self) -> None:
+        valid = re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.bucket)
+        faults = [] if valid else [f"bucket={self.bucket!r}: 3 to 63 letters a-z, digits, dots and hyphens"]
+        if self.server not in (None, *S3_SERVERS):
+            faults.append(f"server={self.server!r}: it can be {' or '.join(map(repr, S3_SERVERS))}")
+        if self.folder is not None and self.server != "versitygw":
+            faults.append(f"folder={str(self.folder)!r}: only server='versitygw' keeps its data in files")
+        self._check("s3", faults)
+
+    @property
+    def needs_own_server(self) -> bool:
+        return self.server is not None or super().needs_own_server
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresOptions(ServerOptions):
+    """The options of `servers.postgres`."""
+
+    password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check("postgres", [])
+
+    @property
+    def needs_own_server(self) -> bool:
+        return self.password is not None or super().needs_own_server
 
 
 @dataclass(frozen=True, kw_only=True)

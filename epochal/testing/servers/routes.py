@@ -1,9 +1,11 @@
 """Chooses where a server comes from, the first that applies:
 
-1. ``given``: the user runs one and names it (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`, `EPOCHAL_KAFKA`). It cannot be
-   killed, and its settings are fixed; a test that needs more gets its own server.
+1. ``given``: the user runs one and names it (`EPOCHAL_CASSANDRA`, `EPOCHAL_HDFS`, `EPOCHAL_KAFKA`,
+   `EPOCHAL_ZOOKEEPER`, `EPOCHAL_S3`, `EPOCHAL_POSTGRES`). It cannot be killed, and its settings are fixed; a test
+   that needs more gets its own server.
 2. ``docker``: containers, if testcontainers is installed and an engine answers.
-3. ``local``: local processes from Maven's jars.
+3. ``local``: local processes from Maven's jars, ZooKeeper from pyspark's, the object store from pip, PostgreSQL as it
+   is installed.
 
 `EPOCHAL_SERVERS` forces ``docker`` or ``local``.
 """
@@ -23,7 +25,15 @@ CASSANDRA = "EPOCHAL_CASSANDRA"
 CASSANDRA_IMAGE = "EPOCHAL_CASSANDRA_IMAGE"
 CASSANDRA_PORT = 9042
 KAFKA = "EPOCHAL_KAFKA"
+KAFKA_IMAGE = "EPOCHAL_KAFKA_IMAGE"
 KAFKA_PORT = 9092
+ZOOKEEPER = "EPOCHAL_ZOOKEEPER"
+ZOOKEEPER_PORT = 2181
+S3 = "EPOCHAL_S3"
+S3_PORT = 9000
+POSTGRES = "EPOCHAL_POSTGRES"
+POSTGRES_IMAGE = "EPOCHAL_POSTGRES_IMAGE"
+POSTGRES_PORT = 5432
 HDFS = "EPOCHAL_HDFS"
 HDFS_WEB = "EPOCHAL_HDFS_WEB"
 HDFS_IMAGE = "EPOCHAL_HDFS_IMAGE"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -47,10 +48,22 @@ class Supervisor:
         assert self._process.stdin is not None
         return self._process.stdin.closed
 
-    def start(self, command: Sequence[str], *, folder: Path, log: Path, environment: Mapping[str, str]) -> int:
-        """Start a process in a folder, append its output to the log, and return its pid."""
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        user: str | None = None,
+        last: int = signal.SIGKILL,
+    ) -> int:
+        """Start a process in a folder, append its output to the log, and return its pid.
+
+        It runs as `user`, which takes root; `last` is the signal by which it ends with this process.
+        """
         request = {"command": list(command), "folder": str(folder), "log": str(log), "environment": dict(environment)}
-        pid: int = self._ask("start", **request)["pid"]
+        pid: int = self._ask("start", **request, user=user, last=int(last))["pid"]
         return pid
 
     def signal(self, pid: int, number: int) -> None:

@@ -20,6 +20,7 @@ import ctypes
 import fcntl
 import json
 import os
+import pwd
 import select
 import shutil
 import signal
@@ -34,6 +35,7 @@ LOCK = "server.lock"
 END = b"end"  # an explicit request: a process that the parent forked may hold the pipe open
 PR_SET_PDEATHSIG = 1
 AT_END = 120  # seconds for each command of `at_end`
+LAST = 10  # seconds for a server to end by its own last signal
 
 
 class Children:
@@ -41,6 +43,7 @@ class Children:
 
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._last: dict[int, int] = {}  # the signal that ends each
         self._at_end: list[tuple[list[str], dict[str, str]]] = []
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -61,10 +64,14 @@ class Children:
 
     def end(self) -> None:
         """Kill all children, then run the commands of `at_end`."""
+        for pid, child in self._children.items():
+            child.send_signal(self._last[pid])
         for child in self._children.values():
-            child.kill()
-        for child in self._children.values():
-            child.wait()
+            try:
+                child.wait(LAST)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
         for command, environment in self._at_end:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
@@ -85,11 +92,18 @@ class Children:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                **_identity(request.get("user")),
                 # For a kill of this process itself. It has one thread, so preexec_fn is safe.
                 preexec_fn=die_with_parent,  # noqa: PLW1509
             )
         self._children[child.pid] = child
+        self._last[child.pid] = request.get("last", signal.SIGKILL)
         return child.pid
+
+
+def _identity(user: str | None) -> dict[str, Any]:
+    """How to start a process as another user."""
+    return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
 
 
 def main(parent: int, given: str | None) -> None:

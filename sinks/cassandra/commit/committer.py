@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from epochal.sinks.cassandra.cluster.connection import connect
 from epochal.sinks.cassandra.cluster.endpoint import Endpoint
@@ -14,6 +15,7 @@ from epochal.sinks.cassandra.layout import STREAMS, home_of
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.ledger_state import StreamState, maker_of
 from epochal.sinks.cassandra.table import identity, read
+from epochal.sinks.spark.staged_files import batches_in
 from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
@@ -21,6 +23,11 @@ from epochal.txn import commit_checks, failpoints
 from epochal.txn.errors import PUT_BACK, BadRows, DataLost, FencedOut, Refused
 from epochal.txn.files import Files, below, is_local, join
 from epochal.txn.model import NO_EPOCH, Attempt, Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")  # Spark's conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +169,18 @@ class Committer:
         spark = running_session() if is_local(self.staging) else session_for(self.staging)
         # On Spark Connect from this process: the password stays here, and the end of the session does not matter.
         if spark is not None and not is_connect(spark) and spark.sparkContext._jsc is not None:
-            jobs.run_in_spark(spark, job, files)
+            self._run_in_spark(spark, job, files)
         else:
             jobs.run_here(job, {name: path.removeprefix("file:") for name, path in files.items()})
+
+    def _run_in_spark(self, spark: SparkSession, job: jobs.Job, files: Mapping[str, str]) -> None:
+        from pyspark.errors import PySparkException
+
+        try:
+            jobs.run_in_spark(spark, job, files)
+        except PySparkException as fault:
+            if (fault.getCondition() or "").startswith(UNREADABLE):
+                for path in files.values():  # DataLost for one that was changed; else the file system was away
+                    for _ in batches_in(self.files, path.removeprefix("file:"), f"sink {self.name!r}: "):
+                        pass
+            raise

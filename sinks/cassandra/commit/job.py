@@ -18,6 +18,8 @@ from epochal.sinks.cassandra.cluster.faults import translated
 from epochal.sinks.cassandra.commit.totals import Adder, Adding
 from epochal.sinks.cassandra.commit.writer import WritePlan, Writer, changes
 from epochal.sinks.cassandra.ledger import Ledger
+from epochal.sinks.spark.staged_files import batches_in
+from epochal.sinks.storage.sink_files import LocalSinkFiles
 from epochal.txn import failpoints
 from epochal.txn.errors import EpochalError, Refused, StoreAway
 
@@ -60,12 +62,9 @@ def run_in_spark(spark: SparkSession, job: Job, files: Mapping[str, str]) -> Non
 
 def run_here(job: Job, files: Mapping[str, str]) -> None:
     """Write local files from this process."""
-    from pyarrow.parquet import ParquetFile
-
     answers: list[tuple[str, str, str]] = []
     for name, path in files.items():
-        batches = ((name, batch) for batch in ParquetFile(path).iter_batches(10_000))
-        answers += write(job, batches)
+        answers += write(job, ((name, batch) for batch in batches_in(LocalSinkFiles(), path)))
     check(answers, files)
 
 

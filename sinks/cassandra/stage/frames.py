@@ -1,4 +1,4 @@
-"""The first phase as frames: Spark sorts the epoch's rows by key, workers encode them, Spark writes the files."""
+"""The first phase as frames: Spark sorts the epoch's rows by key, and workers encode them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from epochal.sinks.cassandra.layout import DELETE, EXPIRY, KEY, ROW
 from epochal.sinks.cassandra.options import CassandraOptions
 from epochal.sinks.cassandra.stage import rows as workers
 from epochal.sinks.cassandra.stage.rows import ERROR, RowFormat
-from epochal.sinks.spark import footers
 from epochal.sinks.spark.reasons import marked
 from epochal.sinks.spark.values import quoted
-from epochal.txn.files import Files, is_local, join
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 ORDER = "_order_"
-ROWS_PER_FILE = 100_000  # commits record their progress by file: one that was interrupted resumes with the next file
 FLOATING = ("float", "double")
 
 
@@ -106,25 +103,3 @@ def with_errors(sorted_frame: DataFrame, row_format: RowFormat) -> DataFrame:
 
     schema = t.StructType([*sorted_frame.schema.fields, t.StructField(ERROR, t.StringType())])
     return sorted_frame.mapInArrow(partial(workers.with_errors, row_format=row_format), schema)
-
-
-def write(frame: DataFrame, folder: str) -> None:
-    """Let Spark write the staged files."""
-    # Staged files are read once, soon, and by Spark or Arrow: dictionaries would cost more time than they save.
-    writer = frame.write.mode("overwrite").option("maxRecordsPerFile", ROWS_PER_FILE)
-    writer.option("compression", "snappy").option("parquet.enable.dictionary", "false").parquet(folder)
-
-
-def listed(files: Files, folder: str) -> dict[str, int]:
-    """The staged files, and how long each is."""
-    return {e.name: e.length for e in files.walk(folder) if not e.name.startswith(("_", "."))}
-
-
-def with_row_counts(spark: SparkSession, folder: str, files: Mapping[str, int]) -> tuple[tuple[str, int, int], ...]:
-    """(name, bytes, rows) of each staged file that has rows."""
-    if is_local(folder):
-        counts = dict(zip(files, footers.row_counts(spark, [join(folder, name) for name in files]), strict=True))
-    else:
-        counted = spark.read.parquet(folder).selectExpr("_metadata.file_name AS n").groupBy("n").count()
-        counts = {row["n"]: row["count"] for row in counted.collect()} if files else {}
-    return tuple((name, size, counts[name]) for name, size in files.items() if counts.get(name))

@@ -10,7 +10,7 @@ from epochal.sinks.cassandra.options import CassandraOptions
 from epochal.sinks.cassandra.stage import frames
 from epochal.sinks.cassandra.stage.rows import ERROR, RowFormat
 from epochal.sinks.cassandra.table import Table
-from epochal.sinks.spark import write_counts
+from epochal.sinks.spark import staged_files, write_counts
 from epochal.sinks.spark.reasons import as_bad_rows
 from epochal.sinks.spark.sessions import parallelism
 from epochal.sinks.spark.values import quoted
@@ -71,20 +71,17 @@ class Stager:
             if summed:
                 frame = frame.observe(extremes, *frames.extremes(summed))
             encoded = frames.encoded(self._sorted(frame), self.row_format)
-            wrote = write_counts.written(encoded, place, lambda watched: frames.write(watched, place)).counts
+            wrote = write_counts.written(encoded, place, lambda watched: staged_files.save(watched, place)).counts
         except PySparkException as fault:
             if (known := self._translated(fault)) is None:
                 raise
             raise known from fault
         failpoints.hit("after-write")
-        listed = frames.listed(files, folder) if wrote.rows or not wrote.measured else {}
+        listed = staged_files.staged_in(files, folder) if wrote.rows or not wrote.measured else {}
         complete = wrote.fits(listed.values())
-        staged = frames.with_row_counts(rows.sparkSession, folder, listed) if complete else ()
+        staged = staged_files.with_row_counts(rows.sparkSession, folder, listed) if complete else ()
         if not complete or wrote.rows != sum(count for _, _, count in staged):
-            raise Refused(
-                f"sink {self.options.name!r}: not all rows that Spark wrote to {folder} are there. Do "
-                "the driver and the executors see the same file system? Nothing of the epoch was written"
-            )
+            raise staged_files.not_all_there(self.options.name, folder)
         has_large_sums = bool(summed) and max(abs(value or 0) for value in extremes.get.values()) > SMALL
         return StagedRows(staged, int(counter.get.get("rows", 0)), has_large_sums)
 

@@ -40,7 +40,7 @@ class Auditor:
     mode: str
     _differences: list[Difference] = field(default_factory=list)
     _unproven: list[str] = field(default_factory=list)
-    _untold: list[str] = field(default_factory=list)
+    _ambiguous: list[str] = field(default_factory=list)
     _notes: list[str] = field(default_factory=list)
 
     def audit(self, scope: Scope) -> StoreReport:
@@ -88,7 +88,7 @@ class Auditor:
             only_from=only_from,
             differences=tuple(self._differences),
             unproven=tuple(self._unproven),
-            ambiguous=tuple(self._untold),
+            ambiguous=tuple(self._ambiguous),
             notes=tuple(self._notes),
         )
 
@@ -179,7 +179,7 @@ class Auditor:
                 self._differences.append(Difference(f"the table cannot be read: {reason}"))
             else:
                 span = f"epochs {min(epochs)} to {max(epochs)}" if epochs else "the last epoch"
-                self._untold.append(
+                self._ambiguous.append(
                     f"{span}: rewritten since, and version {version} cannot be read any more ({reason})"
                 )
         return None

@@ -33,8 +33,8 @@ def option_faults(
         try:
             made = rows.select(f.expr(delete_when).alias("c")).schema["c"].dataType
         except PySparkException as fault:
-            told = str(fault.getMessage() or fault).partition("\n")[0]
-            faults.append(f"delete_when={delete_when!r}: {told}")
+            message = str(fault.getMessage() or fault).partition("\n")[0]
+            faults.append(f"delete_when={delete_when!r}: {message}")
         else:
             if not isinstance(made, t.BooleanType):
                 faults.append(f"delete_when={delete_when!r}: {made.simpleString()}, and not a condition")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PREFIX = "_epochal_partition_"
+RECEIVED = "_epochal_received"  # how many rows of the epoch have the key of the one that was taken
 CONSTRAINT = "delta.constraints."
 CARRIED = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 PLAINLY = {
@@ -99,7 +100,10 @@ def _is_simple(kind: Any) -> bool:
 def last_row_per_key(
     frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], delete_when: str | None
 ) -> DataFrame:
-    """The last row of each key by `order_by`; ties, and several rows without an order, are refused."""
+    """The last row of each key by `order_by`; ties, and several rows without an order, are refused.
+
+    With an order, the column `RECEIVED` says of how many rows it is the last.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -119,7 +123,7 @@ def last_row_per_key(
     ranked = frame.withColumn("_epochal_row", f.row_number().over(last_first)).withColumn(
         "_epochal_tie", f.lead(place).over(last_first).eqNullSafe(place)
     )
-    first = ranked.where("_epochal_row = 1")
+    first = ranked.withColumn(RECEIVED, f.count(f.lit(1)).over(by_key)).where("_epochal_row = 1")
     reason = (
         f"two rows of one epoch have the same {names} and the same {', '.join(order_by)}; add a column to order_by "
         "that differs"

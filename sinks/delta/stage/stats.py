@@ -1,7 +1,7 @@
 """From the footers of staged Parquet files to the statistics of Delta's add actions.
 
 Readers skip files by them, so a wrong bound hides rows while a missing one only costs time. What
-cannot be told for certain is left out:
+is not certain is left out:
 
 =====================  ==========================================================================
 column                 in the statistics

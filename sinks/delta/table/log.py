@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from epochal.txn.errors import JournalCorrupt
 from epochal.txn.files import Files, join
 
 RESTORE = "RESTORE"
+AT_ONCE = 16  # entries that are read from an object store side by side
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
@@ -45,6 +47,28 @@ def read(files: Files, folder: str) -> list[LogEntry]:
     """The entries that have not been cleaned up, in order."""
     names = [name for name in files.names(folder) if _ENTRY.fullmatch(name)]
     return [_entry(int(name[:20]), join(folder, name), files.read(join(folder, name))) for name in sorted(names)]
+
+
+def newest_commits(files: Files, folder: str, last: int, limit: int | None = None) -> Iterator[tuple[int, str | None]]:
+    """(version, userMetadata) of the entries up to a version, the newest first. A few are read at a time."""
+    names = [name for name in files.names(folder) if _ENTRY.fullmatch(name) and int(name[:20]) <= last]
+    names = sorted(names, reverse=True)[:limit]
+    with ThreadPoolExecutor(AT_ONCE, "epochal-log") as pool:
+        for start in range(0, len(names), AT_ONCE):
+            some = names[start : start + AT_ONCE]
+            for name, data in zip(some, pool.map(lambda name: files.read(join(folder, name)), some), strict=True):
+                yield int(name[:20]), _user_metadata(join(folder, name), data)
+
+
+def _user_metadata(path: str, data: bytes) -> str | None:
+    try:
+        for line in filter(None, data.split(b"\n")):
+            if (info := json.loads(line).get("commitInfo")) is not None:
+                found = info.get("userMetadata")
+                return None if found is None else str(found)
+    except (ValueError, AttributeError):
+        raise JournalCorrupt(f"{path}: an entry of the table's log that cannot be read") from None
+    return None
 
 
 def last_part(path: str) -> str:

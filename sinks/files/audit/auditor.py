@@ -53,7 +53,7 @@ class Auditor:
     has_header: bool
     _differences: list[Difference] = field(default_factory=list)
     _unproven: list[str] = field(default_factory=list)
-    _untold: list[str] = field(default_factory=list)
+    _ambiguous: list[str] = field(default_factory=list)
     _notes: list[str] = field(default_factory=list)
 
     def audit(self, scope: Scope) -> StoreReport:
@@ -87,7 +87,7 @@ class Auditor:
             total=whole,
             differences=tuple(self._differences),
             unproven=tuple(self._unproven),
-            ambiguous=tuple(self._untold),
+            ambiguous=tuple(self._ambiguous),
             notes=tuple(self._notes),
         )
 
@@ -221,7 +221,7 @@ class Auditor:
         if whole is not None and whole.digest is None and whole.rows > given.rows:
             whole = None
         if longer or whole is None:
-            self._untold.append(
+            self._ambiguous.append(
                 "there are more lines than rows, and a row may have several: digest=True would prove it"
             )
         return {epoch: there for epoch, there in epochs.items() if epoch not in longer}, whole

@@ -60,12 +60,12 @@ public final class ColumnarCalls {
     /** The number of rows of each file, with a space between them. */
     public String rows(String format, String names) throws Exception {
         String[] files = names.split("\0");
-        StringBuilder told = new StringBuilder();
+        StringBuilder counts = new StringBuilder();
         for (int i = 0; i < files.length; i++) {
-            told.append(i == 0 ? "" : " ");
-            told.append(format.equals("orc") ? rowsOfOrc(files[i]) : rowsOfParquet(files[i]));
+            counts.append(i == 0 ? "" : " ");
+            counts.append(format.equals("orc") ? rowsOfOrc(files[i]) : rowsOfParquet(files[i]));
         }
-        return told.toString();
+        return counts.toString();
     }
 
     /** The length of the joined file; -1 if there is none, because the pieces are not alike or encrypted. */

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from epochal.sinks.spark.types import spell
@@ -26,8 +27,12 @@ FLOATING = ("float", "double")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-def differences(format_: str, before: Columns, now: Columns, *, folders: Collection[str] = ()) -> list[str]:
+def differences(
+    format_: str, before: Columns, now: Columns, *, folders: Collection[str] = (), capitals_count: bool = False
+) -> list[str]:
     """What keeps readers from reading both, one text for each column; empty if they can.
+
+    With `capitals_count` the session has ``spark.sql.caseSensitive``: `a` and `A` are two columns then.
 
     >>> differences("parquet", [("id", "integer")], [("id", "long")])
     ['id: bigint, was int']
@@ -36,7 +41,8 @@ def differences(format_: str, before: Columns, now: Columns, *, folders: Collect
     """
     if format_ in NO_COLUMNS:
         before, now = ([c for c in columns if c[0] in folders] for columns in (before, now))
-    found = list(_differing("", dict(before), dict(now), as_text=format_ in AS_TEXT, folders=folders))
+    matching = _Matching(format_ in AS_TEXT, capitals_count)
+    found = list(matching.differing("", dict(before), dict(now), folders=folders))
     if format_ in BY_POSITION:
         was, is_now = ([name for name, _ in columns if name not in folders] for columns in (before, now))
         if was != is_now and not found:
@@ -58,33 +64,38 @@ def bare(kind: Any) -> Any:
     return kind
 
 
-def _differing(
-    where: str, before: Mapping[str, Any], now: Mapping[str, Any], *, as_text: bool, folders: Collection[str] = ()
-) -> Iterator[str]:
-    """Columns or fields that both have, matched as Spark does: capitals do not count."""
-    known = {name.lower(): name for name in before}
-    for name, kind in now.items():
-        was = known.get(name.lower())
-        if was is None:
-            continue  # a reader sees null where a file lacks it
-        if was != name:
-            yield f"{where}{name}: was spelled {where}{was}"
-        else:
-            yield from _types(f"{where}{name}", before[was], kind, as_text=as_text or name in folders)
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    as_text: bool  # values are texts, and a type is inferred from all of them
+    capitals_count: bool
 
+    def differing(
+        self, where: str, before: Mapping[str, Any], now: Mapping[str, Any], *, folders: Collection[str] = ()
+    ) -> Iterator[str]:
+        """Columns or fields that both have, matched as the session does."""
+        # A session in which capitals counted may have written both `a` and `A`.
+        known = {} if self.capitals_count else {name.lower(): name for name in before}
+        for name, kind in now.items():
+            was = name if name in before else known.get(name.lower())
+            if was is None:
+                continue  # a reader sees null where a file lacks it
+            if was != name:
+                yield f"{where}{name}: was spelled {where}{was}"
+            else:
+                yield from self._types(f"{where}{name}", before[was], kind, as_text=self.as_text or name in folders)
 
-def _types(where: str, before: Any, now: Any, *, as_text: bool) -> Iterator[str]:
-    match before, now:
-        case {"type": "struct"}, {"type": "struct"}:
-            fields = ({field["name"]: field["type"] for field in one["fields"]} for one in (before, now))
-            yield from _differing(f"{where}.", *fields, as_text=as_text)
-        case {"type": "array"}, {"type": "array"}:
-            yield from _types(f"{where}.element", before["elementType"], now["elementType"], as_text=as_text)
-        case {"type": "map"}, {"type": "map"}:
-            yield from _types(f"{where}.key", before["keyType"], now["keyType"], as_text=as_text)
-            yield from _types(f"{where}.value", before["valueType"], now["valueType"], as_text=as_text)
-        case _ if before != now and not (as_text and _is_wider(before, now)):
-            yield f"{where}: {spell(now)}, was {spell(before)}"
+    def _types(self, where: str, before: Any, now: Any, *, as_text: bool) -> Iterator[str]:
+        match before, now:
+            case {"type": "struct"}, {"type": "struct"}:
+                fields = ({field["name"]: field["type"] for field in one["fields"]} for one in (before, now))
+                yield from self.differing(f"{where}.", *fields)
+            case {"type": "array"}, {"type": "array"}:
+                yield from self._types(f"{where}.element", before["elementType"], now["elementType"], as_text=as_text)
+            case {"type": "map"}, {"type": "map"}:
+                yield from self._types(f"{where}.key", before["keyType"], now["keyType"], as_text=as_text)
+                yield from self._types(f"{where}.value", before["valueType"], now["valueType"], as_text=as_text)
+            case _ if before != now and not (as_text and _is_wider(before, now)):
+                yield f"{where}: {spell(now)}, was {spell(before)}"
 
 
 def _is_wider(before: Any, now: Any) -> bool:

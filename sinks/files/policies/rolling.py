@@ -79,6 +79,12 @@ class Rolling(CheckedOptions):
     def merge_limit(self) -> int:
         return MERGE_BELOW if self.merge_below is None else parse_size(self.merge_below)
 
+    def is_reached(self, size: int, rows: int) -> bool:
+        """Whether a part of so many bytes and rows is closed whatever the time."""
+        if self.bytes_limit is not None and size >= self.bytes_limit:
+            return True
+        return self.max_rows is not None and rows >= self.max_rows
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -121,11 +127,13 @@ def roll_plan(
     left: list[Piece] = []
     for part in _parts(sorted(pieces, key=lambda piece: piece.order)):
         current: list[Piece] = []
+        size = rows = 0
         for piece in part:
             current.append(piece)
-            if policy is not None and _is_full(current, policy):
+            size, rows = size + piece.bytes, rows + (piece.rows or 0)
+            if policy is not None and policy.is_reached(size, rows):
                 closed.append(tuple(current))
-                current = []
+                current, size, rows = [], 0, 0
         if not current:
             continue
         overdue = policy is None or due([current], policy) <= clock
@@ -168,9 +176,3 @@ def _parts(ordered: Iterable[Piece]) -> Iterator[list[Piece]]:
     for piece in ordered:
         parts.setdefault((piece.bucket, piece.shape), []).append(piece)
     yield from parts.values()
-
-
-def _is_full(pieces: list[Piece], policy: Rolling) -> bool:
-    if policy.bytes_limit is not None and sum(piece.bytes for piece in pieces) >= policy.bytes_limit:
-        return True
-    return policy.max_rows is not None and sum(piece.rows or 0 for piece in pieces) >= policy.max_rows

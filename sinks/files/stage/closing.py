@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from epochal.sinks.files.formats import avro, joining
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-LISTED_FROM = 10  # a folder is listed if at least one of so many files in it is wanted; else these are looked up
+LISTED_FROM = 2  # a folder is listed if at least one of so many files in it is wanted; else these are looked up
 # The driver makes copies, one after the other. Beyond this many bytes in an epoch, a Spark job merges the pieces.
 COPIED_AT_MOST = 1 << 30
 
@@ -40,10 +41,16 @@ class Closed:
     joins: tuple[Concat, ...]
     obsolete: tuple[str, ...]
 
+    @property
+    def staged(self) -> Iterator[str]:
+        """The files of this attempt among them; others were synced by their epoch."""
+        names = chain((name for name, _, _ in self.renames), (name for one in self.joins for name, _ in one.sources))
+        return (name for name in names if not name.startswith(f"{OPEN}/"))
+
 
 @dataclass
 class Closer:
-    """Closes parts in the staging area of one attempt; pieces of earlier epochs are only read."""
+    """Closes parts in the staging area of one attempt; pieces of earlier epochs are only read. It syncs nothing."""
 
     sink: str
     files: SinkFiles
@@ -124,7 +131,6 @@ class Closer:
         if length is None:
             self.files.delete(self._path(staged))
             return False
-        self.files.sync_all([self._path(staged)], within=self.layout.target)
         failpoints.hit("after-copy")
         self._copied += length
         self._check_merged(spark, format_, staged, part)
@@ -146,7 +152,6 @@ class Closer:
                 length = self._joiner.join(spark_path(path), [spark_path(piece) for piece in paths])
             self._renames.append((staged, target, length))
         self.files.join_all_copies(by_bytes)
-        self.files.sync_all([self._path(staged) for staged, *_ in self._copies], within=self.layout.target)
         for _ in self._copies:
             failpoints.hit("after-copy")
 
@@ -180,9 +185,6 @@ class Closer:
             staged = f"{folder}/{entry.name}"
             self._check_merged(spark, format_, staged, part)
             self._renames.append((staged, target, entry.length))
-        self.files.sync_all(
-            [self._path(rename[0]) for rename in self._renames[-len(parts) :]], within=self.layout.target
-        )
 
     def _check_lengths(self, fresh: frozenset[Piece]) -> None:
         """Stop the query before a part is built from a piece that has changed since its epoch."""

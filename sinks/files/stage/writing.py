@@ -1,21 +1,30 @@
-"""The first phase: Spark's own writer writes the epoch's files where no reader looks, and they are checked."""
+"""The first phase: Spark's own writer writes the epoch's files where no reader looks, and they are checked.
+
+Each task moves its own files out of its scratch folder when it is done. Spark's default, by which the driver moves the
+files of all tasks at the end, takes two requests a file one after the other: with thousands of files that is most of an
+epoch. What speaks against the other way does no harm here. A task that dies while it moves leaves a part of its files:
+nobody reads them, the task that repeats it replaces them, and what is there is compared with what the tasks report.
+A task that Spark has given up, and that goes on, may replace or remove files: so the folder gets another name before
+anything in it is looked at (`_seal`).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 from epochal.sinks.files.formats import avro, columnar, digesting, joining
-from epochal.sinks.files.layout import DATA, Layout
+from epochal.sinks.files.layout import DATA, WRITTEN, Layout
 from epochal.sinks.files.options import FileOptions
 from epochal.sinks.files.policies import buckets as bucketing
 from epochal.sinks.files.policies.buckets import AnyBucket, folder_of
 from epochal.sinks.files.policies.rolling import Piece
 from epochal.sinks.spark import digests, footers, write_counts
+from epochal.sinks.spark.names import ending_of_written
 from epochal.sinks.spark.values import decode
 from epochal.sinks.spark.write_counts import Written
 from epochal.sinks.storage.connect import is_connect
@@ -25,6 +34,7 @@ from epochal.txn import failpoints
 from epochal.txn.errors import BadRows, OptionError, Refused
 from epochal.txn.files import Entry, is_local, join
 from epochal.txn.model import Attempt
+from epochal.txn.object_paths import is_object_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -33,8 +43,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("epochal")
 
 LINES_ARE_NOT_ROWS = ("csv", "text")  # a value may have several lines, and a rolling policy counts lines of these
+PLAIN_LINES = (".json", ".csv", ".txt")  # not compressed: a line is what ends with a newline
+READ_AT_MOST = 16 << 20  # bytes of an epoch whose lines the driver counts; for more it starts a job
 FEW = 100  # footers that the driver reads itself; for more it starts a job
 SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+BY_TASKS = {"mapreduce.fileoutputcommitter.algorithm.version": "2"}  # files are moved by the tasks, not by the driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +60,33 @@ class WrittenFiles:
     shape: str  # of all the files; empty where nothing is joined
     digest: str | None
     header: str | None  # the first line of the files, if an audit must not count it
+    part_headers: Mapping[str, bytes] = field(default_factory=dict)  # by shape: what a part begins with, and no piece
 
 
 class Stager:
     """Stages the rows of epochs of one target.
 
-    `write` writes only to the attempt's folder. It returns once the files are there and synced, with the number and
-    the lengths that Spark reported; else it raises. `headers` (the first bytes of a joined file) and `schemas` are by
-    shape, for all that was written so far.
+    `write` writes only to the attempt's folder. It returns once the files are there, with the number and the lengths
+    that Spark reported; else it raises. What stays of them is synced later, at once (`sync`). What it keeps from one
+    epoch to the next are caches, which save jobs of Spark: an epoch or a roll comes out the same without them.
     """
 
     def __init__(self, options: FileOptions, files: SinkFiles, layout: Layout) -> None:
         self._options, self._files, self._layout = options, files, layout
-        self.headers: dict[str, bytes] = {}
-        self.schemas: dict[str, StructType] = {}
-        self._audit_headers: dict[str, str] = {}  # by schema
+        self.schemas: dict[str, StructType] = {}  # a cache, by shape: else Spark reads them from the files it merges
+        self._part_headers: dict[str, bytes] = {}  # a cache, by shape
+        self._audit_headers: dict[str, str] = {}  # a cache, by schema
 
     def write(self, attempt: Attempt, rows: DataFrame) -> WrittenFiles:
         """Let Spark write the staged files, and check that they are there."""
         home = self._layout.attempt(attempt)
         folder = join(home, DATA)
+        # In a bucket a move is a copy of each object, by whomever.
+        written = folder if is_object_store(folder) else join(home, WRITTEN)
         failpoints.hit("before-write")
-        wrote, shape, header = self._save(rows, folder)
+        wrote, shape, header, part_headers = self._save(rows, written)
+        if written != folder:
+            self._seal(written, folder)
         failpoints.hit("after-write")
         found = self._found(self._files.walk(folder))
         counts = None
@@ -88,9 +106,23 @@ class Stager:
                 "there, or not all of them. Do the driver and the executors see the same file system? Nothing of the "
                 "epoch was published"
             )
-        self._files.sync_all([join(folder, entry.name) for _, entry in found], within=self._layout.target)
         digest = summed.digest if summed is not None else None
-        return WrittenFiles(found, wrote.counts.rows, counts, shape, digest, header)
+        return WrittenFiles(found, wrote.counts.rows, counts, shape, digest, header, part_headers)
+
+    def _seal(self, written: str, folder: str) -> None:
+        """Give what the tasks have written a name that none of them knows: a task that goes on finds nothing there."""
+        try:
+            self._files.move_folder(written, folder)
+        except FileExistsError:  # an earlier try of this start has come so far
+            self._files.delete(folder)
+            self._files.move_folder(written, folder)
+        except FileNotFoundError:  # the executors have written elsewhere: then nothing must be there
+            self._files.delete(folder)
+
+    def sync(self, attempt: Attempt, names: Iterable[str]) -> None:
+        """Bring files of the attempt to stable storage."""
+        home = self._layout.attempt(attempt)
+        self._files.sync_all([join(home, name) for name in names], within=self._layout.target)
 
     def pieces(self, spark: SparkSession, attempt: Attempt, written: WrittenFiles, clock: float) -> list[Piece]:
         """The written files as pieces of parts, with row counts if the rolling policy or a check needs them."""
@@ -103,12 +135,17 @@ class Stager:
         elif len(paths) == 1 and self._options.format not in LINES_ARE_NOT_ROWS:
             counts = [written.rows]
         elif policy is not None and policy.max_rows is not None:
-            counts = self._rows_by_footers(spark, paths)
+            counts = self._files.line_counts(paths) if self._are_short(written) else self._rows_by_footers(spark, paths)
         return [
             Piece(attempt.epoch, bucket, entry.name, entry.length, rows, clock, written.shape)
             for (bucket, entry), rows in zip(written.files, counts, strict=True)
             if entry.length
         ]
+
+    def _are_short(self, written: WrittenFiles) -> bool:
+        """Whether the driver counts lines sooner than a job would: there may be thousands of files of a few rows."""
+        plain = all(ending_of_written(entry.name) in PLAIN_LINES for _, entry in written.files)
+        return plain and sum(entry.length for _, entry in written.files) <= READ_AT_MOST
 
     def _rows_by_footers(self, spark: SparkSession, paths: Sequence[str]) -> list[int]:
         """The rows of each file, from footers if the driver can read them, else by a Spark job."""
@@ -132,8 +169,8 @@ class Stager:
             writer = writer.option("header", "false")  # once in a part, not in each piece
         return writer
 
-    def _save(self, rows: DataFrame, folder: str) -> tuple[Written, str, str | None]:
-        """Let Spark write; its counts and sums, the shape, and the header for audits."""
+    def _save(self, rows: DataFrame, folder: str) -> tuple[Written, str, str | None, dict[str, bytes]]:
+        """Let Spark write; its counts and sums, the shape, the header for audits, and that of a part by its shape."""
         from pyspark.errors import AnalysisException, IllegalArgumentException
 
         options = self._options
@@ -150,14 +187,17 @@ class Stager:
                     writer = writer.partitionBy(*extra)
                 if options.most_rows is not None:
                     writer = writer.option("maxRecordsPerFile", options.most_rows)
+                if not is_object_store(folder):
+                    writer = writer.options(**BY_TASKS)
                 writer.save(place)
 
             sums = None
             if options.digest or (is_connect(rows.sparkSession) and options.format in digesting.LINES):
                 sums = digesting.measure(frame.drop(*extra), options.format, options.writer_options).sums()
             wrote = write_counts.written(frame, place, save, sums)
-            shape = self._shape(frame.drop(*extra), folder)
+            shape = self._shape(frame.drop(*extra))
             header = self._header(frame.drop(*extra), folder) if options.digest else None
+            part_headers = self._part_header(frame.drop(*extra), shape, folder) if shape else {}
         except AnalysisException as fault:
             raise self._bad_rows(fault.getMessage()) from fault
         except IllegalArgumentException as fault:
@@ -169,7 +209,7 @@ class Stager:
             if reason:
                 raise self._bad_rows(reason) from fault
             raise
-        return wrote, shape, header
+        return wrote, shape, header, part_headers
 
     def _bad_rows(self, reason: str) -> BadRows:
         return BadRows(
@@ -177,17 +217,23 @@ class Stager:
             "of the epoch was written"
         )
 
-    def _shape(self, frame: DataFrame, folder: str) -> str:
-        """The shape of the files. For CSV it also records the header of a part."""
+    def _shape(self, frame: DataFrame) -> str:
+        """The shape of the files."""
         if self._options.rolling is None:
             return ""
         facts = {**self._options.writer_options, "compression": self._options.compression or ""}
         shape = joining.shape_of(frame, self._options.format, facts)
         self.schemas[shape] = frame.schema
-        if self._options.has_header and shape not in self.headers:
-            scratch = f"{folder}-header"
-            self.headers[shape] = joining.header_of(frame, lambda f: self.writer(f, "csv"), self._files, scratch)
         return shape
+
+    def _part_header(self, frame: DataFrame, shape: str, folder: str) -> dict[str, bytes]:
+        """What a part of CSV files begins with."""
+        if not self._options.has_header:
+            return {}
+        if shape not in self._part_headers:
+            scratch = f"{folder}-header"
+            self._part_headers[shape] = joining.header_of(frame, lambda f: self.writer(f, "csv"), self._files, scratch)
+        return {shape: self._part_headers[shape]}
 
     def _header(self, frame: DataFrame, folder: str) -> str | None:
         """The first line of CSV files, if an audit must not count it."""

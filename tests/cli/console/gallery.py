@@ -47,8 +47,8 @@ class Facts(TypedDict, total=False):
 class Buckets(Keeping):
     """A folder whose open rows are in buckets, as those of rolling files are."""
 
-    def describe(self) -> dict[str, Json]:
-        return {**super().describe(), "type": "buckets"}
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), "type": "buckets"}
 
     def open_rows(self, state: Mapping[str, Json]) -> list[OpenRows]:
         times = sorted(at for at in state.values() if isinstance(at, float))

@@ -19,7 +19,8 @@ from epochal.txn.live import LiveState
 from tests.cli.console import browser as chromium
 from tests.cli.console import gallery
 from tests.cli.console.serving import serving
-from tests.cli.scene import Scenery
+from tests.cli.scene import QUERY, Scenery
+from tests.spark_plugins.recovery.written import stateful
 
 pytestmark = pytest.mark.skipif(
     chromium.programs() is None,
@@ -192,9 +193,28 @@ def test_open_parts_and_staged_data_are_listed(browser: Chrome, tmp_path: Path) 
         browser.get(server.url)
 
         assert "day=2026-11-17/country=<b>IT</b>" in text(browser, "#section-open-parts + p + .scroll")
+        settled = text(browser, ".facts")
+        assert "epoch 8" in settled
+        assert "open parts cannot be read yet" in settled
+        assert "in every sink" not in settled.lower()
         click(browser, '[data-key="stream 1"]')
         click(browser, 'details[data-key="leftovers"] summary')
         wait_for(lambda: "this may be the only copy" in text(browser))
+
+
+def test_what_sparks_operators_keep_is_listed(browser: Chrome, tmp_path: Path) -> None:
+    scene = Scenery(tmp_path)
+    scene.run(scene.driver(), 3)
+    stateful(scene.checkpoint, QUERY)
+    file = tmp_path / "report.html"
+    assert main(["report", "-o", str(file), str(scene.checkpoint)]) == 0
+
+    browser.get(file.as_uri())
+
+    shown = text(browser)
+    assert "stateStoreSave" in shown
+    assert "40 rows, " in shown
+    assert "A recovery would take" in shown
 
 
 def test_a_report_needs_no_server_and_looks_the_same(browser: Chrome, tmp_path: Path) -> None:

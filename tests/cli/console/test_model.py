@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from epochal.cli.console import build
-from epochal.cli.console.model import EpochLine, Level, Phase, SinkEpoch, Snapshot, to_json
+from epochal.cli.console.model import EpochLine, Level, Phase, SinkEpochLine, StreamSnapshot, to_json
 from epochal.cli.console.timeline import lag_of, rows_per_second
 from epochal.cli.console.watch import Reader
 from epochal.sinks.config import kinds
@@ -24,7 +24,7 @@ from tests.cli.scene import Scene, going_away
 ARCHIVES = Path(__file__).parents[3] / "integration_tests" / "old_versions" / "v0"
 
 
-def shown(checkpoint: Path, *, now: float | None = None) -> Snapshot:
+def shown(checkpoint: Path, *, now: float | None = None) -> StreamSnapshot:
     return Reader(str(checkpoint), None, clock=(lambda: now) if now is not None else time.time)()
 
 
@@ -280,7 +280,7 @@ def test_a_live_file_of_a_driver_that_was_replaced_says_nothing(scene: Scene) ->
 
 
 def line(epoch: int, at: float, *, rows: int = 100, phase: Phase = Phase.VISIBLE) -> EpochLine:
-    own = SinkEpoch(phase=phase, rows=rows, visible=at + 1 if phase is Phase.VISIBLE else None)
+    own = SinkEpochLine(phase=phase, rows=rows, visible=at + 1 if phase is Phase.VISIBLE else None)
     return EpochLine(epoch=epoch, generation=1, phase=phase, checkpointed=at, sinks={"lake": own})
 
 

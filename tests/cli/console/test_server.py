@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from epochal.cli.console.model import Snapshot
+from epochal.cli.console.model import StreamSnapshot
 from epochal.cli.console.server import AUDIT_HEADER, ConsoleServer
 from epochal.cli.console.watch import READING, Reader, Watched, latest_of
 from epochal.txn.errors import Refused
@@ -123,9 +124,12 @@ def test_an_audit_that_fails_says_why(tmp_path: Path) -> None:
         ({"Origin": "http://127.0.0.1:{port}"}, "/api/audit/0", 403),  # a form can send this much
         ({"Origin": "null", AUDIT_HEADER: "audit"}, "/api/audit/0", 403),
         ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/7", 404),
-        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, f"/api/audit/{'7' * 5000}", 404),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, f"/api/audit/{'7' * 5000}", 400),
         ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/", 405),
-        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/-1", 405),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/-1", 400),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/%30", 400),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/", 400),
+        ({"Origin": "http://127.0.0.1:{port}", AUDIT_HEADER: "audit"}, "/api/audit/0/../0", 405),
     ],
 )
 def test_nothing_but_the_page_can_start_an_audit(
@@ -136,6 +140,64 @@ def test_nothing_but_the_page_can_start_an_audit(
 
         assert ask(server, path, method="POST", **sent)[0] == status
         assert audit_of(server) is None
+
+
+HOSTILE = {
+    "nothing like a request": b"\x00\xff\x16\x03 gibberish\r\n\r\n",
+    "an old request without headers": b"GET /\r\n\r\n",
+    "a path out of the folder": b"GET /../../etc/passwd HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "percent signs that encode nothing": b"GET /%zz%00%ff HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "another site's address": b"GET http://evil.example/ HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: {host}\r\nHost: evil.example\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "an endless address": b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "too many headers": b"GET / HTTP/1.1\r\nHost: {host}\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    "a body that is announced and not sent": (
+        b"POST /api/audit/0 HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9999999999\r\n\r\n"
+    ),
+    "a length that is none": b"POST /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: many\r\n\r\n",
+    "another version": b"GET / HTTP/9.9\r\nHost: {host}\r\n\r\n",
+}
+
+
+def answer_to(client: socket.socket, sent: bytes) -> bytes:
+    try:
+        client.sendall(sent)
+        return client.recv(65536)
+    except (ConnectionResetError, BrokenPipeError):  # it has not read all of it
+        return b"closed"
+
+
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_request_is_refused_without_a_word_on_the_terminal(
+    tmp_path: Path, sent: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path / "nowhere") as server:
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=30)) as client:
+            answer = answer_to(client, sent.replace(b"{host}", f"127.0.0.1:{server.port}".encode()))
+        still_answers = ask(server, "/api/streams")[0]
+        audited = audit_of(server)
+
+    assert b" 200 " not in answer.partition(b"\r\n")[0]
+    assert answer
+    assert still_answers == 200
+    assert audited is None
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_goes_away_says_nothing_on_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reset = struct.pack("ii", 1, 0)  # closing sends a reset
+    with serving(tmp_path / "nowhere") as server:
+        for _ in range(5):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n".encode())
+            client.close()
+        assert ask(server, "/api/streams")[0] == 200
+
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
@@ -160,7 +222,7 @@ def test_looking_and_auditing_change_no_file(tmp_path: Path) -> None:
 class Counted:
     """A reading that can be held, and is counted."""
 
-    def __init__(self, result: Snapshot) -> None:
+    def __init__(self, result: StreamSnapshot) -> None:
         self.result = result
         self.begun = 0
         self.at_once = 0
@@ -168,7 +230,7 @@ class Counted:
         self.go = threading.Event()
         self.go.set()
 
-    def __call__(self) -> Snapshot:
+    def __call__(self) -> StreamSnapshot:
         self.begun += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -240,7 +302,7 @@ def test_a_slow_reading_is_repeated_seldom(reading: Counted, monkeypatch: pytest
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
-    def slow() -> Snapshot:
+    def slow() -> StreamSnapshot:
         now[0] += 3.0
         return reading()
 

@@ -26,7 +26,7 @@ def test_a_frame_shows_every_stream_and_one_that_cannot_be_read_hides_no_other(s
 
     answer = scene.epochal("top", "--once", *map(str, streams))
 
-    assert answer.code == 0
+    assert answer.code == 2  # as `epochal status` of the one that cannot be read
     for fact in (
         "HELD: sink 'ledger' has not shown epoch 12",
         "NoHostAvailable",
@@ -42,11 +42,21 @@ def test_a_frame_shows_every_stream_and_one_that_cannot_be_read_hides_no_other(s
 def test_a_frame_for_machines_is_one_line_of_json(scene: Scene) -> None:
     answer = scene.epochal("top", "--once", "--json", str(gallery.running(scene.root)), str(scene.root / "nowhere"))
 
+    assert answer.code == 2
     assert answer.out.count("\n") == 1
     first, second = answer.json["streams"]
     assert (first["snapshot"]["headline"]["standing"], first["error"]) == ("running", None)
     assert second["snapshot"] is None
     assert "there is no such folder" in second["error"]
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_one_frame_of_a_checkpoint_that_is_not_there_has_the_exit_code_of_status(scene: Scene, more: list[str]) -> None:
+    nowhere = str(scene.root / "nowhere")
+
+    assert scene.epochal("top", "--once", nowhere, *more).code == scene.epochal("status", nowhere, *more).code == 2
+    scene.run(scene.driver(), 1)
+    assert scene.epochal("top", "--once", str(scene.checkpoint), *more).code == 0
 
 
 def test_a_narrow_terminal_shows_the_newest_epochs(tmp_path: Path) -> None:

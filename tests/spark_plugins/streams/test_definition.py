@@ -51,7 +51,7 @@ def test_all_faults_of_all_streams_come_with_the_nearest_right_names(tmp_path: P
 
     nothing = "neither an option of the stream, of the writer nor of a sink in streams.orders.sinks"
     triggers = "'available_now' or 'processing_time=10 s'; did you mean 'available_now'?"
-    installed = "'cassandra', 'delta', 'directory', 'files'"
+    installed = "'cassandra', 'delta', 'directory', 'files', 'kafka', 'postgres'"
     assert faults(tmp_path, text) == [
         "streams.orders.source: has options of its own, such as streams.orders.source.format",
         "streams.orders.checkpoint: missing",

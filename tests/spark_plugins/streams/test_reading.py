@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal import StatePolicy
 from epochal.sinks.config.options import Faults
 from epochal.spark_plugins import local_disk
 from epochal.spark_plugins.streams import properties_file
@@ -120,6 +121,13 @@ def test_a_form_that_is_wrong_is_named(tmp_path: Path, text: str, fault: str) ->
         ("max_pending", "true", "streams.orders.max_pending='true': must be a whole number"),
         ("max_pending", "1.5", "streams.orders.max_pending='1.5': must be a whole number"),
         ("cache", "1", "streams.orders.cache='1': must be true or false"),
+        ("state.dirty_ratio", "0", "streams.orders.state.dirty_ratio=0: a part above 0 and up to 1, such as"),
+        ("state.dirty_ratio", "1.5", "streams.orders.state.dirty_ratio=1.5: a part above 0 and up to 1, such as"),
+        ("state.recovery", "-1", "streams.orders.state.recovery=-1: a time above 0, such as"),
+        ("state.recovery", "inf", "streams.orders.state.recovery=inf: a time above 0, such as"),
+        ("state.recovery", "nan", "streams.orders.state.recovery=nan: a time above 0, such as"),
+        ("state.recovery", "true", "streams.orders.state.recovery='true': must be a number, or a text in quotes"),
+        ("state.recovery", "['1 s']", "streams.orders.state.recovery='1 s': must be a text, in quotes"),
         ("trigger", "{ x = 1 }", "streams.orders.trigger.x: no option of a stream; did you mean 'trigger'?"),
     ],
 )
@@ -127,7 +135,48 @@ def test_a_value_of_the_wrong_type_is_a_fault(tmp_path: Path, key: str, value: s
     lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key} =")]
     lines.insert(lines.index("[streams.orders]") + 1, f"{key} = {value}")
 
-    assert fault in faults(tmp_path, "\n".join(lines))
+    assert [found for found in faults(tmp_path, "\n".join(lines)) if found.startswith(fault)]
+
+
+@pytest.mark.parametrize(
+    ("value", "policy"),
+    [
+        ("recovery = 0.5", StatePolicy(recovery=0.5)),
+        ("recovery = 2", StatePolicy(recovery=2)),
+        ("recovery = '500 ms'", StatePolicy(recovery="500 ms")),
+        ("cpu = 0.02", StatePolicy(cpu=0.02)),
+        ("dirty_ratio = 0.3", StatePolicy(dirty_ratio=0.3)),
+        ("segment_age = 60", StatePolicy(segment_age=60)),
+    ],
+)
+def test_what_is_a_number_or_a_text_may_be_either(tmp_path: Path, value: str, policy: StatePolicy) -> None:
+    stream = defined(tmp_path, GOOD.replace("[streams.orders]\n", f"[streams.orders]\nstate.{value}\n"))
+
+    assert stream.faults == ()
+    assert stream.writer is not None
+    assert stream.writer._settings.state == policy.policy
+
+
+def test_limits_of_parts_may_be_numbers(tmp_path: Path) -> None:
+    more = "rolling.max_age = 300\nrolling.max_bytes = 65536\nrolling.max_rows = 1000"
+
+    assert faults(tmp_path, GOOD.replace('rolling.max_age = "5 min"', more)) == []
+
+
+def test_the_hint_for_a_name_with_dots_is_the_nearest_name(tmp_path: Path) -> None:
+    more = "state.recovry = 1\nstat.cpu = 1\n"
+    found = faults(tmp_path, GOOD.replace("[streams.orders]\n", f"[streams.orders]\n{more}"))
+
+    assert [fault.rpartition("; ")[2] for fault in found] == [
+        "did you mean 'state.recovery'?",
+        "did you mean 'state.cpu'?",
+    ]
+
+
+def test_the_name_of_a_group_alone_lists_what_it_has(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, GOOD.replace("[streams.orders]\n", "[streams.orders]\nstate = 1\n"))
+
+    assert "it has options of its own: 'state.recovery', 'state.cpu'" in found
 
 
 def test_a_text_with_a_comma_is_no_element_of_a_list(tmp_path: Path) -> None:

@@ -9,16 +9,13 @@ from epochal.txn.files import Files
 from epochal.txn.journal import Journal
 from epochal.txn.model import Handle, Json, Staged
 from epochal.txn.records import GenerationStarted, Prepared, Roll
-from epochal.txn.state.folding import Folding, Plan
+from epochal.txn.state.folding import Folding
+from epochal.txn.state.folding_plan import FoldingPlan
 from epochal.txn.state.policy import Knobs, Policy
 from epochal.txn.view import View
 from tests.txn.memory import MemoryFiles
 
 MERGING = Knobs(dirty_ratio=0.3)
-
-
-class Crash(Exception):
-    """The process dies here."""
 
 
 class WatchedFiles(MemoryFiles):
@@ -63,7 +60,8 @@ class Scribe:
         for changes in epochs:
             self.epoch += 1
             sinks = {sink: Staged(Handle(1, {}), 1, changes=change) for sink, change in changes.items()}
-            journal.prepare(Prepared(self.epoch, self.generation, "offsets", sinks, rolls=self._rolls_since()))
+            rolls = self._rolls_after(self.epoch - 1)
+            journal.prepare(Prepared(self.epoch, self.generation, "offsets", sinks, rolls=rolls))
             journal.decide(self.epoch, self.generation)
             if done:
                 journal.finish(self.epoch, self.generation)
@@ -73,14 +71,14 @@ class Scribe:
         """Change states between two epochs."""
         self.rolls += 1
         sinks = {sink: Staged(Handle(1, {}), 0, changes=change) for sink, change in changes.items()}
-        record = Roll(self.generation, self.rolls, self.generation, self.epoch, sinks)
-        journal = self.journal()
+        journal, earlier = self.journal(), self._rolls_after(self.epoch)
+        record = Roll(self.generation, self.rolls, self.generation, self.epoch, sinks, rolls=earlier)
         assert journal.roll(record)
         journal.finish_roll(record)
         self._apply(changes)
 
-    def _rolls_since(self) -> int:
-        return sum(1 for roll in self.journal().read().recorded_rolls() if roll.after == self.epoch - 1)
+    def _rolls_after(self, epoch: int) -> int:
+        return Journal(self.files, self.path, with_states=False).read().rolls_after(epoch)
 
     def _apply(self, changes: dict[str, dict[str, Json]]) -> None:
         for sink, change in changes.items():
@@ -92,7 +90,7 @@ def fold(files: Files, view: View, *, retain: int = 1, knobs: Knobs = MERGING, c
     """One round of folding by a process that has read this view."""
     reader = Journal(files, "journal", with_states=False)
     folding = Folding(files, "journal", lambda: "", knobs, lambda: clock)
-    folding.fold(Plan.of(view, retain=retain), reader.read)
+    folding.fold(FoldingPlan.of(view, retain=retain), reader.read)
 
 
 def states(files: Files) -> dict[str, dict[str, Json]]:

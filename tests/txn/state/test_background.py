@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.settler import Settler
 from epochal.txn.state.background import BackgroundFolding
+from epochal.txn.state.folding_plan import FoldingPlan
 from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
 from tests.txn.stream import Rows, Stream
@@ -99,8 +100,8 @@ def test_a_failure_is_logged_stops_nothing_and_is_made_good(point: str, caplog: 
     assert running.folding.wait(DEADLINE)
     running.settler.stop()
 
-    (told,) = [r for r in caplog.records if "could not be folded" in r.message]
-    assert told.message.endswith(f"failpoint {point}")
+    (answer,) = [r for r in caplog.records if "could not be folded" in r.message]
+    assert answer.message.endswith(f"failpoint {point}")
     assert running.settler.failure is None
     assert running.floor() > 30
     assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(EPOCHS)]
@@ -149,13 +150,68 @@ def test_a_query_of_one_epoch_at_a_time_is_folded_too() -> None:
     assert stream.journal().read().floor > 30
 
 
-def test_merging_takes_no_more_than_its_share_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    folding = BackgroundFolding(share=lambda: 0.02)
-    rests: list[float] = []
-    worked = iter([0.0, 0.01, 0.01])
-    monkeypatch.setattr("epochal.txn.state.background.time.thread_time", lambda: next(worked))
-    monkeypatch.setattr(folding._stopping, "wait", rests.append)
-    folding._merged_since = next(worked)
-    folding._between()
+def test_a_merge_waits_until_its_share_of_a_processor_is_saved_up_and_changes_do_not() -> None:
+    now = [0.0]
+    merge = 0.8  # seconds; what folding the changes takes is milliseconds
+    offers: list[tuple[float, bool]] = []
 
-    assert rests == [pytest.approx(0.49)]
+    class Journal:
+        """One whose every plan wants a merge."""
+
+        def fold(self, plan: object, *, between: object, affords: Callable[[float], bool]) -> None:
+            offers.append((now[0], affords(merge)))
+
+    folding = BackgroundFolding(share=lambda: 0.02, clock=lambda: now[0])
+    for now[0] in (0.0, 30.0, 60.0):
+        folding._fold(Journal(), FoldingPlan.of(Stream(MemoryFiles()).journal().read(), retain=2))  # type: ignore[arg-type]
+    folding.seconds += merge
+
+    assert offers == [(0.0, False), (30.0, False), (60.0, True)]
+    assert not folding._affords(merge)  # 2 % of the minute have been spent
+
+
+def test_what_changed_is_folded_though_no_merge_can_be_afforded() -> None:
+    running = Running()
+    running.folding._share = lambda: 1e-9
+    running.run(0, LONG)
+    assert running.folding.wait(DEADLINE)
+    record = running.stream.journal().read().state_record
+    running.settler.stop()
+
+    assert running.floor() >= LONG - 2 - 20 - 2
+    assert record is not None
+    assert len(record.segments) > 3  # of four of one size, three had been merged
+    assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(LONG)]
+
+
+def test_a_plan_that_waits_keeps_no_state_in_memory() -> None:
+    running = Running()
+    running.settler.stop()
+    running.stream.run(running.driver, *range(20))
+    plan = FoldingPlan.of(running.driver.journal.read(), retain=2)
+
+    assert plan.through == 17
+    with pytest.raises(RuntimeError, match="made without it"):
+        plan.view.sink_state("sink")
+
+
+def test_a_segment_that_vanishes_under_a_running_stream_is_said_once_and_written_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running = Running()
+    running.run(0, 30)
+    assert running.folding.wait(DEADLINE)
+    files = running.stream.files
+    gone = [path for path in files.content if path.endswith(".seg")]
+    for path in gone:
+        files.delete(path)
+    with caplog.at_level(logging.WARNING, "epochal"):
+        running.run(30, EPOCHS + 30)
+        assert running.folding.wait(DEADLINE)
+    running.settler.stop()
+
+    assert gone
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "a segment of the sinks' state is missing" in caplog.text
+    assert "written anew" in caplog.text
+    assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(EPOCHS + 30)]

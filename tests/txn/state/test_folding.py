@@ -12,13 +12,14 @@ from epochal.txn.errors import JournalCorrupt
 from epochal.txn.journal import Journal
 from epochal.txn.model import Json
 from epochal.txn.records import Snapshot, encode
-from epochal.txn.state.folding import Folding, Plan
+from epochal.txn.state.folding import Folding
+from epochal.txn.state.folding_plan import FoldingPlan
 from epochal.txn.state.policy import Knobs, segments_to_merge
 from epochal.txn.state.segments import SegmentRef
 from epochal.txn.state.store import number_of_segment
 from epochal.txn.view import View
-from tests.txn.memory import MemoryFiles
-from tests.txn.state.scribe import Crash, Scribe, WatchedFiles, fold, states
+from tests.txn.memory import Crash, MemoryFiles
+from tests.txn.state.scribe import Scribe, WatchedFiles, fold, states
 
 Changes = dict[str, dict[str, Json]]
 
@@ -194,11 +195,11 @@ def test_a_process_that_removes_what_is_old_leaves_what_another_is_writing() -> 
     for place in range(8):
         files = MemoryFiles()
         scribe = aged(files, 6)
-        slow = Plan.of(view_of(files), retain=1)  # of a process that stalled before it removed anything
+        slow = FoldingPlan.of(view_of(files), retain=1)  # of a process that stalled before it removed anything
         scribe.run(step(6), step(7))
         left = place
 
-        def purge(path: str, files: MemoryFiles = files, slow: Plan = slow) -> None:
+        def purge(path: str, files: MemoryFiles = files, slow: FoldingPlan = slow) -> None:
             nonlocal left
             if left == 0:
                 Folding(files, "journal", str).purge(slow, Journal(files, "journal", with_states=False).read)
@@ -296,6 +297,22 @@ def test_a_lost_segment_or_state_record_is_an_error_that_names_it() -> None:
         broken.content = content
         with pytest.raises(JournalCorrupt, match=name):
             Journal(broken, "journal").read()
+
+
+def test_sinks_with_the_same_keys_are_apart_and_a_renamed_sink_leaves_its_state_under_the_old_name() -> None:
+    files = MemoryFiles()
+    scribe = Scribe(files)
+    scribe.begin()
+    for number in range(24):
+        first = "left" if number < 12 else "renamed"
+        deleted: dict[str, Json] = {"hot": None, f"key {number - 1}": None}
+        scribe.run({first: {"hot": number, f"key {number}": number}, "right": deleted if number % 2 else {"hot": -1}})
+        if number % 3 == 2:
+            fold(files, view_of(files))
+
+    assert states(files) == existing(scribe.state)
+    assert states(files)["left"]["hot"] == 11
+    assert states(files)["renamed"]["hot"] == 23
 
 
 def test_a_view_without_states_cannot_be_asked_for_them() -> None:

@@ -6,8 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.txn.journal import Journal
+from epochal.txn.model import Handle, Json, Staged
+from epochal.txn.records import GenerationStarted, Prepared
 from epochal.txn.state.gauge import Gauge
-from epochal.txn.state.policy import EPOCHS, LEAST_EPOCHS, RATIOS, Extent, Knobs, Measured, Policy
+from epochal.txn.state.policy import (
+    EPOCHS,
+    LEAST_EPOCHS,
+    MARGIN,
+    RATIOS,
+    RECORDS_PART,
+    Extent,
+    Knobs,
+    Measured,
+    Policy,
+)
+from tests.txn.memory import MemoryFiles
+from tests.txn.state.scribe import Scribe, fold
 
 rates = st.floats(1e3, 1e7)
 
@@ -76,8 +91,72 @@ def test_what_is_measured_replaces_the_guess_at_once_and_is_smoothed_later() -> 
     gauge.changed(500)
     now[0] = 1.0
     gauge.sized(live=70, record=123.0)
+    gauge.note_changes()
 
-    assert [first, gauge.recovery] == pytest.approx([1e6, 0.02])
+    assert first == pytest.approx(1e6)
     assert gauge.measured.restored == pytest.approx(850_000)
     assert (gauge.measured.live, gauge.measured.record) == (70, 123.0)
     assert gauge.measured.changed == pytest.approx(500)
+
+
+@pytest.mark.parametrize("jump", [100, 200])
+def test_a_load_that_jumps_is_folded_before_its_records_take_the_time_of_the_objective(
+    jump: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Gauge, "decoded", lambda *_: None)  # a guess, which does not depend on this machine
+    policy = Policy(recovery=0.5)
+    stream = Writing(policy, MemoryFiles())
+    for _ in range(3 * EPOCHS):
+        stream.run(changes=50)
+    unfolded = []
+    for _ in range(2 * EPOCHS - 1):
+        stream.run(changes=50 * jump)
+        unfolded.append(stream.journal.extent().record_bytes)
+
+    a_record = unfolded[1] - unfolded[0]
+    held = 0.5 * MARGIN * RECORDS_PART * Measured().decoded
+    assert max(unfolded) <= max(held, 2 * LEAST_EPOCHS * a_record) + 2 * a_record
+
+
+class Writing:
+    """A journal that is folded whenever its policy says so."""
+
+    def __init__(self, policy: Policy, files: MemoryFiles) -> None:
+        self.journal = Journal(files, "journal", policy=policy, clock=lambda: 0.0)
+        self.journal.claim(GenerationStarted(1, "query", base=0))
+        self._epoch = 0
+
+    def run(self, *, changes: int) -> None:
+        changed: dict[str, Json] = {f"key {number}": self._epoch for number in range(changes)}
+        staged = {"sink": Staged(Handle(1, {}), 1, changes=changed)}
+        self.journal.prepare(Prepared(self._epoch, 1, "offsets", staged))
+        self.journal.decide(self._epoch, 1)
+        self.journal.finish(self._epoch, 1)
+        self.journal.compact(self.journal.read(), retain=EPOCHS, slack=EPOCHS)
+        self.journal.read()
+        self._epoch += 1
+
+
+def test_the_time_of_a_recovery_is_that_of_all_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    scribe = Scribe(files)
+    scribe.begin()
+    epochs: list[dict[str, dict[str, Json]]] = [{"left": {f"key {number}": number}} for number in range(9)]
+    scribe.run(*epochs)
+    never = scribe.journal()
+    never.read()
+    fold(files, scribe.journal().read(), retain=4)
+    seconds = [0.0]
+    read = files.read
+
+    def slow(path: str) -> bytes:
+        seconds[0] += 1.0
+        return read(path)
+
+    monkeypatch.setattr(files, "read", slow)
+    monkeypatch.setattr("epochal.txn.journal.time.monotonic", lambda: seconds[0])
+    journal = scribe.journal()
+    journal.read()
+
+    assert never.recovery is None  # there were no segments
+    assert journal.recovery == seconds[0] == len(files.names("journal"))

@@ -73,7 +73,7 @@ def test_any_split_into_segments_and_shards_and_any_merge_gives_the_same_state(
         start = data.draw(st.integers(0, len(refs) - count))
         oldest = None if start else 0.0 if data.draw(st.booleans()) else 8.0
         blocks = merged_blocks(
-            store.open(refs[start : start + count]), shards, drop_before=oldest, between=lambda: None
+            store.open(refs[start : start + count]), shards, now=20.0, drop_before=oldest, between=lambda: None
         )
         merged = store.write_blocks(blocks, shards, number=2, place=place, through=0, clean=not start)
         refs[start : start + count] = [merged]
@@ -126,8 +126,8 @@ def test_tombstones_are_dropped_at_the_bottom_once_they_are_old() -> None:
         store.write({"s": Entries({"a": 1, "b": 1})}, number=1, place=0, through=0, clean=True),
         store.write({"s": Entries({}, {"a": 10.0, "b": 20.0})}, number=1, place=1, through=1, clean=False),
     ]
-    blocks = list(merged_blocks(store.open(refs), 1, drop_before=15.0, between=lambda: None))
-    above = list(merged_blocks(store.open(refs), 1, drop_before=None, between=lambda: None))
+    blocks = list(merged_blocks(store.open(refs), 1, now=20.0, drop_before=15.0, between=lambda: None))
+    above = list(merged_blocks(store.open(refs), 1, now=20.0, drop_before=None, between=lambda: None))
 
     assert blocks == [("s", 0, Entries({}, {"b": 20.0}))]
     assert above == [("s", 0, Entries({}, {"a": 10.0, "b": 20.0}))]

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.txn.model import Attempt, Batch, Json, RollRequest
+from epochal.txn.model import Attempt, Batch, Json, RollRequest, canonical
 from epochal.txn.state.typed import Edit
 from epochal.txn.state.versions import SinkState
+from tests.txn.memory import MemoryFiles
+from tests.txn.state.scribe import Scribe, fold, states
 
 
 def applied(state: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
@@ -122,6 +124,79 @@ def test_what_the_journal_cannot_hold_is_refused_when_it_is_set(value: Any) -> N
             change()
 
     assert edit.changes == {}
+
+
+def nested(levels: int) -> Json:
+    value: Json = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (10**5000, "a number of 16,610 bits"),
+        ({"a": [1, -(10**5000)]}, "a number of 16,610 bits"),
+        (nested(101), "nested more than 100 levels deep"),
+        ({"a": nested(100_000)}, "nested more than 100 levels deep"),
+        (float("inf"), "must be JSON"),
+    ],
+    ids=["number", "number inside", "nested", "deeply nested", "infinity"],
+)
+def test_what_not_every_process_could_read_back_is_refused_when_it_is_set(value: Json, says: str) -> None:
+    edit = Edit({})
+    for change in (edit.value("v").set, edit.list("l").append, lambda value: edit.map("m").update({"k": value})):
+        with pytest.raises(ValueError, match=says):
+            change(value)
+
+    assert edit.changes == {}
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[Json] = []
+    value.append(value)
+
+    with pytest.raises(ValueError, match="nested more than 100 levels"):
+        Edit({}).value("v").set(value)
+
+
+@pytest.mark.parametrize("value", [10**3000, -(10**3000), nested(100), "\0", "x" * 1_000_000, -0.0, 5e-324])
+def test_what_is_extreme_and_can_be_read_back_is_held(value: Json) -> None:
+    edit = Edit({})
+    edit.value("v").set(value)
+
+    assert edit.changes == {"v": value}
+    assert json.loads(canonical(value)) == value
+
+
+def test_the_key_of_a_map_is_text() -> None:
+    parts: Any = Edit({}).map("open")
+
+    assert 1 not in parts
+    with pytest.raises(TypeError, match="keys of text, not 1"):
+        parts[1] = "a"
+
+
+halves = st.characters(codec=None) | st.sampled_from(["\ud83d", "\ude00", "\udcff", "😀"])
+
+
+@given(st.dictionaries(st.text(halves, max_size=4), st.text(halves, max_size=4) | st.integers(), max_size=4))
+def test_any_text_is_the_same_in_memory_in_records_and_in_segments(entries: dict[str, Json]) -> None:
+    files = MemoryFiles()
+    scribe = Scribe(files)
+    journal = scribe.begin()
+    edit = Edit({})
+    for key, value in entries.items():
+        edit.map("open")[key] = value
+    scribe.run({"left": edit.changes}, {"left": {}}, {"left": {}})
+    in_memory = dict(journal.read().sink_state("left"))
+    fold(files, journal.read())
+    stored = states(files).get("left", {})
+
+    assert in_memory == stored == edit.changes
+    assert all(key in Edit(stored).map("open") for key in entries)
+    assert journal.read().floor == 1
 
 
 def test_a_value_that_is_changed_after_it_was_set_does_not_change_the_state() -> None:

@@ -63,6 +63,7 @@ function drawStream(names) {
       epoch ? epochDetails(shot, epoch, () => chooseEpoch(state.epoch)) : null,
       sinks(shot),
       openParts(shot),
+      sparkState(shot),
       audit(stream, state.data.live, startAudit),
       leftovers(shot),
       notes(shot),

@@ -51,7 +51,8 @@ function facts(shot, now) {
     ['Driver', driverText(shot, now)],
     ['Started', [moment(shot.driver.started), shot.driver.version ? below(`epochal ${shot.driver.version}`) : null]],
     ['Spark committed', [`epoch ${number(shot.committed)}`, below(`${shot.commit} mode`)]],
-    ['In every sink', `epoch ${number(shot.done)}`],
+    shot.unpublished ? ['Settled', [`epoch ${number(shot.done)}`, below(`${counted(shot.unpublished.parts, 'open part')} cannot be read yet`)]]
+      : ['In every sink', `epoch ${number(shot.done)}`],
     ['Journal', [counted(shot.journal.records, 'record'), below(size(shot.journal.bytes))]],
   ];
   return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
@@ -74,9 +75,22 @@ function openParts(shot) {
   const rows = shot.open.map((part) => [part.sink, h('code', {}, part.bucket || NONE), size(part.bytes), number(part.rows), number(part.pieces),
     age(shot.at - part.first), age(shot.at - part.last)]);
   const more = shot.open_count - shot.open.length;
-  return section('Open parts', h('p', { class: 'dim' }, 'Committed rows that appear when their part rolls.'),
+  return section('Open parts', h('p', { class: 'dim' }, 'Committed rows that nobody can read before their part rolls.'),
     table(['Sink', 'Bucket', 'Size', 'Rows', 'Pieces', 'Age', 'Idle'], rows, { right: ['Size', 'Rows', 'Pieces', 'Age', 'Idle'], label: 'open parts' }),
     more > 0 ? h('p', { class: 'dim' }, `and ${counted(more, 'more part')}`) : null);
+}
+
+function sparkState(shot) {
+  if (!shot.spark_state || !shot.spark_state.operators.length) return null;
+  const state = shot.spark_state;
+  const rows = state.operators.map((one) => [number(one.operator), one.name, one.provider || NONE, number(one.partitions),
+    one.rows === null ? NONE : `${one.rows_exact ? '' : '~'}${number(one.rows)}`, size(one.bytes),
+    one.missing ? h('span', { class: 'bad' }, `${number(one.extent)}, ${counted(one.missing, 'version')} missing`) : number(one.extent),
+    one.replay_bytes ? `${number(one.replay_rows)} rows, ${size(one.replay_bytes)}` : 'none', one.skew === null ? NONE : one.skew.toFixed(2)]);
+  return section('Spark\u2019s state',
+    h('p', { class: 'dim' }, `A recovery would take ${lasting(state.recovery)}${state.measured ? '' : ', by guesses: epochal plan-recovery measures this machine'}. Extent: versions that it replays.`),
+    table(['Operator', 'Name', 'Provider', 'Partitions', 'Rows', 'Bytes', 'Extent', 'Replay', 'Skew'], rows,
+      { right: ['Operator', 'Partitions', 'Rows', 'Bytes', 'Extent', 'Skew'], label: 'state of Spark\u2019s operators' }));
 }
 
 function notes(shot) {

@@ -1,0 +1,98 @@
+"""A server's program that Go's tool chain builds once, from its module, and that is cached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.spark_plugins.jars import cache_root
+from epochal.testing.servers.artifacts import one_at_a_time, print_progress, run_once
+from epochal.testing.servers.errors import ServerFailed
+
+TIMEOUT = 1800
+TAIL = 1_000
+USUAL_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/opt/homebrew/bin/go")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoProgram:
+    """A program's module, and where its package is in it."""
+
+    title: str
+    takes: str  # to build, roughly
+    module: str
+    package: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        return self.package.rpartition("/")[2]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the program; it exists once it is built."""
+        return cache_root() / f"{self.name}-{self.version}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def target(self) -> str:
+        """What `go install` is asked for."""
+        return f"{self.module}/{self.package}@v{self.version}"
+
+
+VERSITYGW = GoProgram(
+    title="versitygw",
+    takes="some minutes",
+    module="github.com/versity/versitygw",
+    package="cmd/versitygw",
+    version="1.8.0",
+)
+
+
+def find_go() -> str | None:
+    """Go's tool chain: that in PATH, or in a usual place."""
+    return shutil.which("go") or next((place for place in USUAL_PLACES if os.access(place, os.X_OK)), None)
+
+
+def built(program: GoProgram, tell: Callable[[str], None] | None = None) -> Path:
+    """The program's file. The first call builds it."""
+    folder = program.folder
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(folder) as lock:
+            if not folder.exists():
+                _build(program, folder, tell or print_progress, lock)
+    return program.path
+
+
+def _build(program: GoProgram, folder: Path, tell: Callable[[str], None], lock: int) -> None:
+    for leftover in folder.parent.glob(f"{folder.name}.part-*"):  # of a build that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    go = find_go()
+    if go is None:
+        raise ServerFailed(
+            f"{program.title} is built by Go's tool chain, which is neither in PATH nor in {', '.join(USUAL_PLACES)}. "
+            f"Install it, or put the program into {program.path}"
+        )
+    tell(f"building {program.title} {program.version} ({program.takes}, once)")
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as part:
+        made = Path(part, "bin")
+        fault = _run([go, "install", program.target], made, lock)
+        if fault is not None:
+            raise ServerFailed(f"{program.title} could not be built: `go install {program.target}` {fault}")
+        os.rename(made, folder)
+
+
+def _run(command: list[str], made: Path, lock: int) -> str | None:
+    """Run a command that puts a program into a folder; returns the error, or None."""
+    environment = {**os.environ, "GOBIN": str(made), "CGO_ENABLED": "0"}  # no compiler of C is needed
+    return run_once(
+        command, environment, lock, lambda done: done.stderr.strip()[-TAIL:], folder=made.parent, timeout=TIMEOUT
+    )

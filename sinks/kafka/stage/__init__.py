@@ -1,0 +1,1 @@
+"""The first phase: rows become messages, which are checked and written to files."""

@@ -1,0 +1,45 @@
+"""What the sink stages, as the journal keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from epochal.participant import Handle
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedEpoch:
+    """Everything that a commit needs, in any later process. It holds no secret and no row."""
+
+    mode: str
+    columns: tuple[tuple[str, str], ...]  # of the table, with the types that they had
+    keys: tuple[str, ...]
+    totals: Mapping[str, str] = field(default_factory=dict)
+    order: int = 0  # how many columns the order has
+    deletes: bool = False
+    parts: tuple[int, ...] = ()  # whose rows count, of a staged table; None has any if the rows are stored in one piece
+    filed: bool = False  # the rows are stored in one piece
+    rows: int = 0
+    offsets: str = ""
+    digest: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that are written."""
+        return [name for name, _ in self.columns]
+
+    def handle(self) -> Handle:
+        body: dict[str, Any] = asdict(self)
+        lists = {name: list(body[name]) for name in ("keys", "parts")}
+        return Handle(VERSION, {**body, **lists, "columns": [list(column) for column in self.columns]})
+
+    @staticmethod
+    def read(handle: Handle) -> StagedEpoch:
+        body: dict[str, Any] = dict(handle.checked_body(VERSION))
+        columns = tuple((str(name), str(kind)) for name, kind in body["columns"])
+        parts = tuple(int(part) for part in body["parts"])
+        return StagedEpoch(**{**body, "columns": columns, "keys": tuple(body["keys"]), "parts": parts})
