@@ -36,7 +36,7 @@ from epochal.txn.settler import Backoff, Settler
 
 QUERY = "5eed0000-0000-4000-8000-000000000000"
 HEARTBEAT = 0.02
-LEASE = 0.6  # thirty heartbeats: the machine of a test may be busy
+LEASE = 1.0  # fifty heartbeats: the machine of a test may be busy
 SINKS = ("one", "two")
 TIMEOUT = 60.0
 FILES = LocalFiles(sync=False)

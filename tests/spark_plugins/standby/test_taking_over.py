@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from epochal.txn import failpoints
-from epochal.txn.live import live_beside
+from epochal.txn.live import live_beside, number_of
 from tests.spark_plugins.standby.drivers import FILES, LEASE, Child, Ending, Standbys, World, wait_until
 
 EPOCHS = 3
@@ -53,6 +53,12 @@ def leaders(world: World) -> list[int]:
 def is_waiting(world: World, child: Child) -> bool:
     folder = f"{world.checkpoint}/epochal-standby"
     return any(f"-{child.pid}-" in name for name in FILES.names(folder))
+
+
+def heartbeats(world: World) -> int:
+    """The number of the newest live file."""
+    numbers = map(number_of, FILES.names(live_beside(f"{world.checkpoint}/epochal")))
+    return max((number[1] for number in numbers if number is not None), default=0)
 
 
 def play(root: Path, leader_dies_at: str, standby_dies_at: str) -> tuple[World, list[Ending]]:
@@ -228,9 +234,10 @@ def test_a_driver_that_wakes_up_before_the_claim_is_left_alone(world: World, dri
     wait_until(lambda: world.committed() == {0} and is_waiting(world, second), "an epoch and the standby")
     first.signal(signal.SIGSTOP)
     wait_until(gate.exists, "the standby to decide")
+    silent = heartbeats(world)
     first.signal(signal.SIGCONT)
     world.feed(2)
-    wait_until(lambda: world.committed() == {0, 1}, "an epoch of the driver")
+    wait_until(lambda: world.committed() == {0, 1} and heartbeats(world) > silent, "an epoch and a sign of the driver")
     gate.unlink()
     patient = time.monotonic() + LEASE
     wait_until(lambda: time.monotonic() > patient, "a lease to pass")
