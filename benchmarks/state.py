@@ -1,13 +1,14 @@
 """What sinks' state costs: restoring it, keeping it, and an epoch. Without Spark.
 
     python -m benchmarks.state [--updates 1000000 ...] [--parts restore epochs objective] [--kinds FLF RA]
-        [--policies ...] [--live 500000] [--recovery 1] [--plots docs/images] [--json]
+        [--policies ...] [--live 500000] [--recovery 1] [--shares 0.02] [--load 500 5000] [--plots docs/images] [--json]
 
 * restore: updates of one hot key set (FLF: 1,000 keys) and of distinct keys (RA), in epochs of 5,000, with compaction
   off, relaxed, aggressive, by the default and by an objective. Then a new process restores the state.
 * epochs: what an epoch of 100 changes costs beside 1,000 to 1,000,000 entries.
-* objective: a load that changes tenfold, and how long a restart would have taken at each moment. `--policies` and
-  `--recovery` say which settings are compared, `--live` how many entries there are.
+* objective: a load that changes tenfold, and how long a restart would have taken at each moment. `--policies`,
+  `--recovery` and `--shares` say which settings are compared, `--live` how many entries there are, `--load` the changes
+  of an epoch.
 
 Each stream is written and restored in processes of its own. They hold the state in memory, as a driver does: the
 table has the most that either took. With RA that grows with the updates, by some 350 bytes each.
@@ -37,6 +38,7 @@ from epochal.txn.journal import Journal
 from epochal.txn.model import Handle, Json, Staged
 from epochal.txn.records import Decided, Done, GenerationStarted, Prepared, Snapshot, encode
 from epochal.txn.state.background import BackgroundFolding
+from epochal.txn.state.budget import Budget
 from epochal.txn.state.policy import Knobs, Policy
 
 HOT = 1000  # keys of FLF
@@ -87,7 +89,7 @@ class Stream:
             self.journal.read()
         self.journal.claim(GenerationStarted(generation, "query", base=0))
         self.generation = generation
-        self.folding = BackgroundFolding(share=lambda: self.journal.share)
+        self.folding = BackgroundFolding(Budget(lambda: self.journal.share))
         self.folds = policy is not None
         self.epoch = epoch
         if self.folds:
@@ -103,7 +105,7 @@ class Stream:
             self.journal.decide(self.epoch, self.generation)
             view = self.journal.read()
             self.journal.finish(self.epoch, self.generation)
-            plan = self.journal.plan(view, retain=RETAIN)
+            plan = self.journal.plan(view, retain=RETAIN, affords=self.folding.affords)
             if plan is not None:
                 self.folding.offer(self.journal, plan)
         else:  # without folding a driver's own reading would cost more with each epoch: leave it out
@@ -267,13 +269,19 @@ def epoch_costs(sizes: list[int], epochs: int = 60) -> dict[int, dict[str, float
     return found
 
 
-LOADS = (500, 5000) * 4  # changes of an epoch, each for its part of the time
+LOAD = [500, 5000]  # changes of an epoch, each for an eighth of the time, in turn
 PACE = 0.1  # seconds from one epoch to the next: as quick as Spark's are
 CRASHES = 24
 
 
 def objective_held(
-    policies: dict[str, Policy | None], *, live: int, recoveries: list[float], epochs: int = 480
+    policies: dict[str, Policy | None],
+    *,
+    live: int,
+    recoveries: list[float],
+    shares: list[float],
+    loads: list[int],
+    epochs: int = 480,
 ) -> dict[str, dict[str, Any]]:
     """A load that changes tenfold, over entries that are there before: how long restarts take, and what that costs.
 
@@ -282,7 +290,9 @@ def objective_held(
     """
     found: dict[str, dict[str, Any]] = {}
     settings = {name: policy for name, policy in policies.items() if name not in ("off", "objective")}
-    for name, policy in (settings | {f"recovery {s:g} s": Policy(recovery=s) for s in recoveries}).items():
+    settings |= {f"cpu {s:.0%}": Policy(cpu=s) for s in shares}
+    settings |= {f"recovery {s:g} s": Policy(recovery=s) for s in recoveries}
+    for name, policy in settings.items():
         with folder() as home:
             path = home / "journal"
             stream = Stream(str(path), policy, generation=2, epoch=filled(path, live))
@@ -290,7 +300,7 @@ def objective_held(
             at, late = 0, 0.0  # the next change, and the seconds by which an epoch ended too late
             for epoch in range(epochs):
                 time.sleep(max(0.0, begun + epoch * PACE - time.perf_counter()))
-                load = LOADS[epoch * len(LOADS) // epochs]
+                load = (loads * 4)[epoch * 4 * len(loads) // epochs]
                 stream.run({f"key {(at + number) * 7919 % live}": [epoch, number] for number in range(load)})
                 at += load
                 late = max(late, time.perf_counter() - begun - (epoch + 1) * PACE)
@@ -357,9 +367,11 @@ def main() -> None:
     parser.add_argument("--updates", type=int, nargs="+", default=[1_000_000, 3_000_000, 6_000_000])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of the restores")
-    parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
+    parser.add_argument("--policies", nargs="*", choices=list(POLICIES), default=list(POLICIES))
     parser.add_argument("--live", type=int, default=500_000, help="entries, of the objective")
     parser.add_argument("--recovery", type=float, nargs="*", default=[1.0], help="objectives, in seconds")
+    parser.add_argument("--shares", type=float, nargs="*", default=[], help="of a processor, as objectives")
+    parser.add_argument("--load", type=int, nargs="+", default=LOAD, help="changes of an epoch, of the objective")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     parser.add_argument("--json", action="store_true", help="machines read this")
     parser.add_argument("--restore", help=argparse.SUPPRESS)
@@ -381,7 +393,11 @@ def main() -> None:
         "objective": lambda: result.update(
             live=args.live,
             objective=objective_held(
-                {name: POLICIES[name] for name in args.policies}, live=args.live, recoveries=args.recovery
+                {name: POLICIES[name] for name in args.policies},
+                live=args.live,
+                recoveries=args.recovery,
+                shares=args.shares,
+                loads=args.load,
             ),
         ),
     }

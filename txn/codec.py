@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext
 from typing import Any
 
 from epochal.txn.errors import JournalCorrupt
 from epochal.txn.model import Json, canonical
+from epochal.txn.state.memory import no_garbage_collection
 
-LARGE = 1 << 16
+LARGE = 1 << 13
 
 
 def to_bytes(record: dict[str, Json]) -> bytes:
@@ -34,10 +36,16 @@ def _has_its_checksum(data: bytes) -> bool:
     return data[:head] == f'{{"check":"{check}","record":'.encode() and data[end:] == b"}\n"
 
 
+def _parsed(data: bytes) -> dict[str, Any]:
+    with no_garbage_collection() if len(data) > LARGE else nullcontext():
+        record: dict[str, Any] = json.loads(data)["record"]
+    return record
+
+
 def from_bytes(path: str, data: bytes, *, version: int, what: str = "format") -> dict[str, Any]:
     """The record in a file, or JournalCorrupt that names the file and says why."""
     try:
-        record: dict[str, Any] = json.loads(data)["record"]
+        record = _parsed(data)
         written_in = record["format"]
         is_whole = _has_its_checksum(data) if len(data) > LARGE else to_bytes(record) == data
     except (ValueError, TypeError, KeyError, RecursionError):

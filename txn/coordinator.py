@@ -155,10 +155,11 @@ class Coordinator(Generic[Rows]):
 
     def _fold(self, journal: Journal, view: View) -> None:
         """Fold old records away, or let the background do it."""
-        if self.folding is None:
+        folding = self.folding
+        if folding is None:
             journal.compact(view, retain=self._retain)
-        elif (plan := journal.plan(view, retain=self._retain)) is not None:
-            self.folding.offer(journal, plan)
+        elif (plan := journal.plan(view, retain=self._retain, affords=folding.affords)) is not None:
+            folding.offer(journal, plan)
 
     def is_settled_below(self, epoch: int) -> bool:
         """Whether all earlier epochs are done and no roll is pending, as of the last read. False if not known."""

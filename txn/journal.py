@@ -15,7 +15,7 @@ import datetime
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -42,7 +42,7 @@ from epochal.txn.records import (
 from epochal.txn.state.folding import Folding
 from epochal.txn.state.folding_plan import FoldingPlan
 from epochal.txn.state.gauge import Gauge
-from epochal.txn.state.policy import Extent, Measured, Policy
+from epochal.txn.state.policy import Extent, Measured, Policy, fold_work, may_fold
 from epochal.txn.state.segments import SegmentLost
 from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
 from epochal.txn.state.versions import SinkState
@@ -76,6 +76,7 @@ class Journal:
         self._is_segment_lost = False  # as that thread has seen
         self._with_states = with_states
         self._seen: dict[str, Record] = {}
+        self._known: Mapping[str, Record] = {}  # that another reader of this journal has seen: not read again
         self._created: dict[str, bytes] = {}  # by this process, not yet in a listing: these need not be read
         self._view = fold(())
         self._settled: StatesAt | None = None
@@ -225,11 +226,14 @@ class Journal:
         self._create(Done(epoch, generation, self.now()), durable=False)
         failpoints.hit("after-done")
 
-    def plan(self, view: View, *, retain: int, slack: int = 20) -> FoldingPlan | None:
+    def plan(
+        self, view: View, *, retain: int, slack: int = 20, affords: Callable[[float], bool] = lambda _: True
+    ) -> FoldingPlan | None:
         """What to fold: all but the newest `retain` done epochs, once there are `slack` more or the time has come.
 
-        A recovery objective may leave fewer epochs unfolded. If a segment was found to be gone, the plan is to write
-        the whole state anew.
+        A recovery objective may leave fewer epochs unfolded. A share of a processor may leave more: `affords` says
+        whether so many seconds are saved up. If a segment was found to be gone, the plan is to write the whole state
+        anew.
         """
         if self._is_segment_lost:
             return FoldingPlan.to_heal(view)
@@ -245,9 +249,19 @@ class Journal:
         is_time = age is not None and unfolded > retain and now - self._folded_at >= age
         if unfolded < retain + slack and not is_time:
             return None
+        waiting = unfolded - retain
+        changes = self._changes_to_fold(view.floor, view.done_through - retain)
+        work = fold_work(epochs=waiting, changes=changes)
+        if not may_fold(waiting, work, self._gauge.measured, affords):
+            return None
         self._folded_at = now
         self._gauge.note_changes()
-        return FoldingPlan.of(view, retain=retain)
+        return replace(FoldingPlan.of(view, retain=retain), work=work)
+
+    def _changes_to_fold(self, after: int, through: int) -> int:
+        """The changes in records of these epochs, and in rolls."""
+        epochs = ((epoch_of_name(name), changes) for name, changes in self._changes.items())
+        return sum(changes for epoch, changes in epochs if epoch is None or after < epoch <= through)
 
     def fold(
         self,
@@ -263,7 +277,12 @@ class Journal:
         """
         if self._reader is None:
             self._reader = Journal(self._files, self.path, with_states=False)
-        self._carry_out(plan, self._folding(between, affords), self._reader.read)
+        self._reader._known = self._seen  # never changed, only replaced
+        try:
+            with self._gauge.folding(plan.work):
+                self._carry_out(plan, self._folding(between, affords), self._reader.read)
+        finally:
+            self._reader._known = {}
 
     def compact(self, view: View, *, retain: int, slack: int = 20) -> None:
         """Plan and fold at once."""
@@ -375,7 +394,7 @@ class Journal:
         """The records with these names, or None if one was folded away between listing and reading."""
         records, begun, size = {}, time.monotonic(), 0
         for name in names:
-            record = self._seen.get(name)
+            record = self._seen.get(name) or self._known.get(name)
             if record is None:
                 path = join(self.path, name)
                 try:

@@ -19,6 +19,7 @@ from epochal.txn.cut_file import CutFile
 from epochal.txn.errors import CommitFailed, EpochalError, NotSettled, SettlingFailed, StoreAway
 from epochal.txn.reporting import SILENT, Reporter
 from epochal.txn.state.background import BackgroundFolding
+from epochal.txn.state.budget import Budget
 
 log = logging.getLogger("epochal")
 
@@ -146,7 +147,7 @@ class Settler(Retrying, Generic[Rows]):
 
     def start(self) -> None:
         """Settle in the background whenever `wake` is called, and fold the journal in the background too."""
-        self._folding = self.coordinator.folding = BackgroundFolding(share=lambda: self.coordinator.journal.share)
+        self._folding = self.coordinator.folding = BackgroundFolding(Budget(lambda: self.coordinator.journal.share))
         self._folding.start()
         self._thread = threading.Thread(target=self._loop, name="epochal-settler", daemon=True)
         self._thread.start()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable
 
 from epochal.txn.journal import Journal
+from epochal.txn.state.budget import Budget
 from epochal.txn.state.folding import Abandoned
 from epochal.txn.state.folding_plan import FoldingPlan
 
@@ -19,20 +18,25 @@ END_TIMEOUT = 10.0  # seconds that the end of a query waits for folding, and for
 class BackgroundFolding:
     """Carries out the newest plan that it was offered."""
 
-    def __init__(
-        self, *, share: Callable[[], float | None] = lambda: None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """With a share between 0 and 1, segments are merged only when folding has left that much of a processor."""
-        self._share = share
-        self._clock = clock
-        self._since = clock()
+    def __init__(self, budget: Budget | None = None) -> None:
+        """What is beyond the budget waits, or is left out."""
+        self._budget = budget or Budget()
         self._changed = threading.Condition()
         self._offered: tuple[Journal, FoldingPlan] | None = None
         self._working = False
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_overspent = False  # and that was said
         self.failed = False  # the last round
-        self.seconds = 0.0  # of a processor, that folding has taken
+
+    @property
+    def seconds(self) -> float:
+        """Of a processor, that folding has taken."""
+        return self._budget.spent
+
+    def affords(self, seconds: float) -> bool:
+        """Whether there is the time of a processor for what takes so long. Any thread may ask."""
+        return self._budget.affords(seconds)
 
     def start(self) -> None:
         """Fold in the background from now on."""
@@ -79,31 +83,36 @@ class BackgroundFolding:
             return offered if self._working else None
 
     def _fold(self, journal: Journal, plan: FoldingPlan) -> None:
-        begun = time.thread_time()
-        try:
-            journal.fold(plan, between=self._between, affords=self._affords)
-            self.failed = False
-        except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on, and the next round tries again
-            level = logging.DEBUG if self.failed or self._stopping.is_set() else logging.WARNING
-            self.failed = True
-            log.log(
-                level,
-                "the journal could not be folded, and grows until it can: %s",
-                fault,
-                extra={"journal": journal.path, "error": repr(fault)},
+        with self._budget.spending():
+            try:
+                journal.fold(plan, between=self._between, affords=self._affords)
+                self.failed = False
+            except Exception as fault:  # noqa: BLE001  # whatever it is, the stream goes on, and the next round tries again
+                level = logging.DEBUG if self.failed or self._stopping.is_set() else logging.WARNING
+                self.failed = True
+                log.log(
+                    level,
+                    "the journal could not be folded, and grows until it can: %s",
+                    fault,
+                    extra={"journal": journal.path, "error": repr(fault)},
+                )
+        if self._budget.is_overspent and not self._is_overspent:
+            self._is_overspent = True
+            log.warning(
+                "folding what sinks keep takes more than its share of a processor: it changes too quickly for that",
+                extra={"journal": journal.path},
             )
-        finally:
-            self.seconds += time.thread_time() - begun
 
     def _between(self) -> None:
         """Between two shards: end if the query ends."""
+        self._budget.charge()
         if self._stopping.is_set():
             raise Abandoned
 
     def _affords(self, seconds: float) -> bool:
-        """Whether the share of a processor has been saved up for a merge that takes so long.
+        """Whether a merge may begin that takes so long, after what this round has taken.
 
         A merge that rested instead would hold up what comes after it: changes would wait in records.
         """
-        share = self._share()
-        return share is None or share * (self._clock() - self._since) - self.seconds >= seconds
+        self._budget.charge()
+        return self._budget.affords(seconds)

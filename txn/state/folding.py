@@ -40,8 +40,9 @@ from epochal.txn.records import (
 )
 from epochal.txn.state.folding_plan import FoldingPlan, Whole
 from epochal.txn.state.gauge import Gauge
+from epochal.txn.state.memory import no_garbage_collection
 from epochal.txn.state.merging import merged_blocks
-from epochal.txn.state.policy import Knobs, segments_to_merge
+from epochal.txn.state.policy import Knobs, affordable_merge
 from epochal.txn.state.segments import SegmentRef
 from epochal.txn.state.shards import Entries, shards_for
 from epochal.txn.state.store import SegmentFiles, missing, number_of_segment
@@ -156,7 +157,8 @@ class Folding:
             return before.number
         number = before.number + 1 if before is not None else 1
         listed = list(before.segments) if before is not None else []
-        listed += self._written(view, through, number)
+        with no_garbage_collection():
+            listed += self._written(view, through, number)
         if before is None and not listed:
             return 0
         listed = self._merged(listed, number)
@@ -226,9 +228,9 @@ class Folding:
 
     def _merged(self, listed: Sequence[SegmentRef], number: int) -> list[SegmentRef]:
         """The segments, with those in one that the knobs say should be one."""
-        count = segments_to_merge(listed, self.knobs)
+        count = affordable_merge(listed, self.knobs, self.gauge.measured, self.affords)
         rest, chosen = list(listed[: len(listed) - count]), listed[len(listed) - count :]
-        if not chosen or not self.affords(sum(ref.entries for ref in chosen) * self.gauge.measured.merged):
+        if not chosen:
             return list(listed)
         store = SegmentFiles(self.files, self.folder)
         try:

@@ -26,6 +26,7 @@ class FoldingPlan:
     may_roll: bool
     open_generations: frozenset[int]
     whole: Whole | None = None  # to heal: the state that replaces all segments
+    work: int = 0  # what folding costs, in changes
 
     @staticmethod
     def of(view: View, *, retain: int) -> FoldingPlan:

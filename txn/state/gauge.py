@@ -19,6 +19,7 @@ class Gauge:
         self._clock = clock
         self._lock = threading.Lock()
         self._changes = 0
+        self._merging = 0.0  # seconds of a processor, so far
         self._since = clock()
         self.measured = Measured()
         self.recovery: float | None = None  # seconds that the last reading with segments took, if there was one
@@ -54,9 +55,20 @@ class Gauge:
         begun = time.thread_time()
         yield
         spent = time.thread_time() - begun
+        self._merging += spent
         if entries >= FEW:
             with self._lock:
                 self.measured = self.measured.with_rate("merged", spent / entries)
+
+    @contextmanager
+    def folding(self, work: int) -> Iterator[None]:
+        """Measure what so much work costs this thread, without merging (`policy.fold_work`)."""
+        begun, merging = time.thread_time(), self._merging
+        yield
+        spent = time.thread_time() - begun - (self._merging - merging)
+        if work >= FEW:
+            with self._lock:
+                self.measured = self.measured.with_rate("folded", spent / work)
 
     def decoded(self, size: int, seconds: float) -> None:
         """Records of so many bytes were decoded in this time."""

@@ -4,11 +4,14 @@ Three numbers decide how long a recovery takes and what it costs to keep it shor
 ratio r, segments hold up to L / (1 - r) entries; records hold the changes of the epochs that are not folded yet. Each
 full merge rewrites all entries and is due after r / (1 - r) * L changes, so a change costs 1 / r rewritten entries. A
 small ratio buys a short recovery with processor time.
+
+A share of a processor pays for folding what changed and for merging. Both wait until they are saved up. If the share
+does not pay for as much as is needed, the journal would grow without end: limits hold whatever they cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +20,9 @@ from epochal.txn.state.segments import SegmentRef
 RUN = 4  # segments of about one size that are merged
 EPOCHS = 20  # done epochs whose records stay, and that many more before they are folded
 LEAST_EPOCHS = 2
+MOST_EPOCHS = 200  # done epochs that wait for a share of a processor; more are folded whatever it costs
+MOST_SEGMENTS = 64  # and so many segments
+AN_EPOCH = 30  # changes that cost as much to fold as the records of an epoch without any
 MARGIN = 0.7  # of the objective, for what was not measured
 RECORDS_PART = 0.4  # of the objective, at most, for reading records
 RATIOS = 0.01, 0.9
@@ -39,6 +45,7 @@ class Measured:
     restored: float = 500_000.0  # entries of segments that are read in a second
     decoded: float = 10e6  # bytes of records that are read in a second
     merged: float = 8e-6  # seconds of a processor to merge an entry
+    folded: float = 5e-6  # seconds of a processor to fold a change
     changed: float = 0.0  # changes in a second
     live: int = 0  # entries of the state
     record: float = 0.0  # bytes of an epoch's records
@@ -66,7 +73,8 @@ class Policy:
         if self.recovery is not None:
             return self._for_recovery(self.recovery * MARGIN, measured)
         if self.cpu is not None:
-            ratio = measured.changed * measured.merged / self.cpu
+            left = self.cpu - measured.changed * measured.folded
+            ratio = measured.changed * measured.merged / left if left > 0 else 1.0
             return replace(self.knobs, dirty_ratio=_within(ratio, *RATIOS))
         return self.knobs
 
@@ -103,16 +111,46 @@ class Extent:
         return self.entries / measured.restored + self.record_bytes / measured.decoded
 
 
+def fold_work(*, epochs: int, changes: int) -> int:
+    """What it costs to fold so many epochs with so many changes, without merging: as much as so many changes."""
+    return changes + AN_EPOCH * epochs
+
+
+def may_fold(epochs: int, work: int, measured: Measured, affords: Callable[[float], bool]) -> bool:
+    """Whether so many epochs that wait may be folded: once that is paid for, or there are too many of them."""
+    return epochs >= MOST_EPOCHS or affords(work * measured.folded)
+
+
 def segments_to_merge(segments: Sequence[SegmentRef], knobs: Knobs) -> int:
     """How many of the newest segments to merge into one; 0 for none.
 
     All of them once enough is dirty. Else the newest ones that are of about one size, when there are some, so that
     there are never many segments and each entry is rewritten a few times only.
     """
-    total = sum(ref.entries for ref in segments)
-    dirty = sum(ref.entries for ref in segments if not ref.clean)
-    if len(segments) > 1 and dirty >= knobs.dirty_ratio * total:
+    return len(segments) if _is_dirty(segments, knobs.dirty_ratio) else _of_one_size(segments)
+
+
+def affordable_merge(
+    segments: Sequence[SegmentRef], knobs: Knobs, measured: Measured, affords: Callable[[float], bool]
+) -> int:
+    """Like `segments_to_merge`, but 0 while there is not the processor time for it, unless a limit is reached."""
+    count = segments_to_merge(segments, knobs)
+    chosen = segments[len(segments) - count :]
+    if not count or affords(sum(ref.entries for ref in chosen) * measured.merged):
+        return count
+    if _is_dirty(segments, RATIOS[1]):
         return len(segments)
+    if len(segments) > MOST_SEGMENTS:
+        return _of_one_size(segments) or len(segments)
+    return 0
+
+
+def _is_dirty(segments: Sequence[SegmentRef], ratio: float) -> bool:
+    total = sum(ref.entries for ref in segments)
+    return len(segments) > 1 and sum(ref.entries for ref in segments if not ref.clean) >= ratio * total
+
+
+def _of_one_size(segments: Sequence[SegmentRef]) -> int:
     run, size = 0, 0
     for ref in reversed(segments):
         if run and ref.entries > 2 * size:

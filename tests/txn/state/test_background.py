@@ -13,7 +13,9 @@ from epochal.txn import failpoints
 from epochal.txn.coordinator import Coordinator
 from epochal.txn.settler import Settler
 from epochal.txn.state.background import BackgroundFolding
+from epochal.txn.state.budget import Budget
 from epochal.txn.state.folding_plan import FoldingPlan
+from epochal.txn.state.policy import MOST_EPOCHS
 from tests.txn.keeping import Keeping
 from tests.txn.memory import MemoryFiles
 from tests.txn.stream import Rows, Stream
@@ -150,7 +152,7 @@ def test_a_query_of_one_epoch_at_a_time_is_folded_too() -> None:
     assert stream.journal().read().floor > 30
 
 
-def test_a_merge_waits_until_its_share_of_a_processor_is_saved_up_and_changes_do_not() -> None:
+def test_a_merge_waits_until_its_share_of_a_processor_is_saved_up() -> None:
     now = [0.0]
     merge = 0.8  # seconds; what folding the changes takes is milliseconds
     offers: list[tuple[float, bool]] = []
@@ -161,27 +163,55 @@ def test_a_merge_waits_until_its_share_of_a_processor_is_saved_up_and_changes_do
         def fold(self, plan: object, *, between: object, affords: Callable[[float], bool]) -> None:
             offers.append((now[0], affords(merge)))
 
-    folding = BackgroundFolding(share=lambda: 0.02, clock=lambda: now[0])
+    budget = Budget(lambda: 0.02, clock=lambda: now[0])
+    folding = BackgroundFolding(budget)
     for now[0] in (0.0, 30.0, 60.0):
         folding._fold(Journal(), FoldingPlan.of(Stream(MemoryFiles()).journal().read(), retain=2))  # type: ignore[arg-type]
-    folding.seconds += merge
+    budget.spent += merge
 
     assert offers == [(0.0, False), (30.0, False), (60.0, True)]
-    assert not folding._affords(merge)  # 2 % of the minute have been spent
+    assert not folding.affords(merge)  # 2 % of the minute have been spent
 
 
-def test_what_changed_is_folded_though_no_merge_can_be_afforded() -> None:
+def test_what_a_round_has_taken_is_not_there_for_its_merge() -> None:
+    taken = [0.0]
+    afforded: list[bool] = []
+
+    class Journal:
+        """One that first folds what changed."""
+
+        def fold(self, plan: object, *, between: object, affords: Callable[[float], bool]) -> None:
+            afforded.append(affords(0.9))
+            taken[0] += 0.2
+            afforded.append(affords(0.9))
+
+    now = [0.0]
+    budget = Budget(lambda: 0.02, clock=lambda: now[0], thread_time=lambda: taken[0])
+    now[0] = 50.0
+    plan = FoldingPlan.of(Stream(MemoryFiles()).journal().read(), retain=2)
+    BackgroundFolding(budget)._fold(Journal(), plan)  # type: ignore[arg-type]
+
+    assert afforded == [True, False]
+
+
+def test_what_changed_waits_for_its_share_and_is_folded_at_a_limit_which_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     running = Running()
-    running.folding._share = lambda: 1e-9
-    running.run(0, LONG)
+    running.folding._budget = Budget(lambda: 1e-9)
+    running.run(0, MOST_EPOCHS)
     assert running.folding.wait(DEADLINE)
-    record = running.stream.journal().read().state_record
+    waited = running.floor()
+    with caplog.at_level(logging.WARNING, "epochal"):
+        running.run(MOST_EPOCHS, 2 * MOST_EPOCHS + 20)
+        assert running.folding.wait(DEADLINE)
     running.settler.stop()
 
-    assert running.floor() >= LONG - 2 - 20 - 2
-    assert record is not None
-    assert len(record.segments) > 3  # of four of one size, three had been merged
-    assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(LONG)]
+    assert waited == -1
+    assert running.floor() >= 2 * MOST_EPOCHS - 2
+    (answer,) = caplog.records
+    assert "takes more than its share of a processor" in answer.message
+    assert running.open_pieces() == [f"{epoch:012d}" for epoch in range(2 * MOST_EPOCHS + 20)]
 
 
 def test_a_plan_that_waits_keeps_no_state_in_memory() -> None:

@@ -94,6 +94,26 @@ def test_a_running_process_never_reads_a_segment() -> None:
     assert {sink: dict(state) for sink, state in journal.read().sink_states().items()} == existing(scribe.state)
 
 
+def test_a_driver_that_folds_reads_each_record_once_and_what_it_has_read_before_not_at_all() -> None:
+    files = MemoryFiles()
+    scribe = Scribe(files)
+    journal = scribe.begin()
+    scribe.run(*(step(number) for number in range(9)))
+    plan = journal.plan(journal.read(), retain=2, slack=0)
+    reads: list[str] = []
+    read = files.read
+
+    def noted(path: str) -> bytes:
+        reads.append(path.rpartition("/")[2])
+        return read(path)
+
+    files.read = noted  # type: ignore[method-assign]
+    assert plan is not None
+    journal.fold(plan)
+
+    assert sorted(name for name in reads if name.startswith("e")) == [f"e{n:012d}.g000001.json" for n in range(7)]
+
+
 def test_a_process_that_slept_reads_the_state_anew() -> None:
     files = MemoryFiles()
     scribe = aged(files, 6)

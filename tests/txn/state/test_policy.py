@@ -60,11 +60,18 @@ def test_large_records_are_folded_sooner() -> None:
 
 
 def test_a_share_of_the_processor_buys_the_smallest_ratio_that_it_pays_for() -> None:
-    measured = Measured(changed=1000, merged=10e-6)  # each change costs 10 us / ratio
+    measured = Measured(changed=1000, merged=10e-6, folded=0.0)  # each change costs 10 us / ratio
 
     assert Policy(cpu=0.02).tuned(measured).dirty_ratio == pytest.approx(0.5)
     assert Policy(cpu=0.10).tuned(measured).dirty_ratio == pytest.approx(0.1)
     assert Policy(cpu=0.001).tuned(measured).dirty_ratio == RATIOS[1]
+
+
+def test_what_folding_takes_of_a_share_is_not_there_for_merges() -> None:
+    measured = Measured(changed=1000, merged=10e-6, folded=5e-6)
+
+    assert Policy(cpu=0.025).tuned(measured).dirty_ratio == pytest.approx(0.5)
+    assert Policy(cpu=0.005).tuned(measured).dirty_ratio == RATIOS[1]
 
 
 def test_fixed_knobs_stay_as_they_are() -> None:
