@@ -151,8 +151,15 @@ def test_what_was_spent_in_a_quiet_time_is_paid_back_before_more_is_spent() -> N
     assert not budget.affords(0.01)
     now[0] = 51.0
     assert budget.affords(0.01)
-    assert not budget.is_overspent  # a minute is enough to make it good
-    with budget.spending():
-        cpu[0] += 3.0
-    assert budget.is_overspent
     assert Budget(lambda: None, clock=lambda: 0.0).affords(1e9)
+
+
+@pytest.mark.parametrize(("spent", "is_overspent"), [(1.0, False), (2.0, False), (2.3, True)])
+def test_more_than_its_share_was_taken_if_a_minute_does_not_make_it_good(spent: float, is_overspent: bool) -> None:
+    now, cpu = [0.0], [0.0]
+    budget = Budget(lambda: 0.02, clock=lambda: now[0], thread_time=lambda: cpu[0])
+    now[0] = 50.0
+    with budget.spending():
+        cpu[0] += spent
+
+    assert budget.is_overspent == is_overspent
