@@ -8,7 +8,16 @@ import pytest
 
 from epochal.txn.state.budget import Budget
 from epochal.txn.state.gauge import Gauge
-from epochal.txn.state.policy import EPOCHS, MOST_EPOCHS, MOST_SEGMENTS, Policy, affordable_merge, fold_work, may_fold
+from epochal.txn.state.policy import (
+    AN_EPOCH,
+    EPOCHS,
+    MOST_EPOCHS,
+    MOST_SEGMENTS,
+    Policy,
+    affordable_merge,
+    fold_work,
+    may_fold,
+)
 from epochal.txn.state.segments import SegmentRef
 
 FOLD = 8e-6  # seconds of a processor for a change, more than a driver guesses
@@ -88,7 +97,7 @@ def affordable(share: float) -> int:
 def test_folding_takes_its_share_at_most_at_any_time_from_the_start_on(share: float, live: int) -> None:
     model = Model(share, live=live)
     heavy = affordable(share)
-    a_fold = 2 * FOLDED * (heavy + 30) * FOLD  # the first one costs more than was guessed
+    a_fold = 2 * FOLDED * (heavy + AN_EPOCH) * FOLD  # the first one costs more than was guessed
     model.run([heavy] * 2000)
 
     assert max(model.excess) <= a_fold
@@ -106,7 +115,7 @@ def test_folding_takes_its_share_at_most_though_the_load_rises_and_falls_tenfold
     for wave in (waves if first == "low" else waves[::-1]) * 8:
         model.run(wave)
 
-    assert max(model.excess) <= 2 * FOLDED * (high + 30) * FOLD
+    assert max(model.excess) <= 2 * FOLDED * (high + AN_EPOCH) * FOLD
     assert model.cpu <= share * model.now
     assert model.entries <= 12 * model.live
 
@@ -119,7 +128,7 @@ def test_a_burst_beyond_the_share_waits_in_records_until_it_is_paid_for(share: f
         model.run([burst] * 100)
         model.run([burst // 10] * 500)
 
-    assert max(model.excess) <= FOLDED * (burst + 30) * FOLD
+    assert max(model.excess) <= FOLDED * (burst + AN_EPOCH) * FOLD
     assert model.cpu <= share * model.now
     assert model.most_waiting < MOST_EPOCHS
 
