@@ -225,6 +225,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in status.held
         ],
         "unpublished": None if status.unpublished is None else status.unpublished.to_json(),
+        "uncounted": list(status.uncounted),
         "open": [part_json(sink, part) for sink, part in status.open],
         "leftovers": [leftover_json(left, latest.generation, status.committed) for left in status.leftovers],
         "journal": {
