@@ -80,7 +80,9 @@ def test_status_does_not_call_visible_what_may_wait_in_a_sink_that_cannot_be_bui
     status = scene.command("status", "--json")
     said = scene.command("status").out.splitlines()[0]
 
+    (stream,) = scene.command("top", "--once", "--json").json["streams"]
     assert (status.json["unpublished"], status.json["uncounted"]) == (None, ["other"])
+    assert stream["snapshot"]["uncounted"] == ["other"]
     assert "epoch 1 is settled everywhere; whether rows wait in open parts of 'other' was not checked" in said
     assert "visible everywhere" not in said
     assert status.code == 1
