@@ -109,6 +109,7 @@ __all__ = [
 # needs no such store. By name they are found, and say what to install.
 _LOADED = {
     ("numpy", "pyarrow"): ("CassandraSink", "Connection", "Tuning"),
+    ("deltalake",): ("epoch_version",),  # a DeltaSink can be named without it
     ("confluent_kafka",): ("KafkaSink",),
     ("psycopg",): ("PostgresSink",),
 }

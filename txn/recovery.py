@@ -75,6 +75,10 @@ class Sinks:
         newest_first = sorted(self._by_generation, reverse=True)
         return list(dict.fromkeys(p for g in newest_first for p in self._by_generation[g].values()))
 
+    def names(self) -> list[str]:
+        """Every sink, those of the oldest generations first."""
+        return list(dict.fromkeys(place.sink for place in reversed(self.places())))
+
     def current(self) -> dict[str, SinkPlace]:
         """The places of the newest generation, by sink."""
         return self._by_generation[max(self._by_generation)] if self._by_generation else {}
@@ -308,12 +312,14 @@ def _memory(name: str, target: Participant[Any], lineage: str) -> Memory:
 
 def open_rows(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
     """The open rows of every sink, also of those that the newest generation does not have."""
-    rows_by_sink = []
-    for name, place in _open_places(view, sinks).items():
-        participant = sinks.at(place)
-        if participant.rolls is not None:
-            rows_by_sink += [(name, rows) for rows in participant.rolls.open_rows(view.sink_state(name))]
-    return rows_by_sink
+    return [(name, rows) for name in sinks.names() for rows in open_rows_of(view, sinks, name)]
+
+
+def open_rows_of(view: View, sinks: Sinks, name: str) -> list[OpenRows]:
+    """The open rows of one sink."""
+    place = _open_place(view, sinks, name)
+    found = None if place is None else sinks.at(place).rolls
+    return [] if found is None else list(found.open_rows(view.sink_state(name)))
 
 
 def roll_all(
@@ -328,7 +334,7 @@ def roll_all(
     """Record a roll of all that is open, under a new generation, which is returned. `Recovery` carries it out."""
     view = journal.read()
     _refuse_if_in_doubt(view, checkpoint)  # before the driver is stopped, and again when no driver can go on
-    places = _open_places(view, sinks)
+    places = {name: place for name in sinks.names() if (place := _open_place(view, sinks, name)) is not None}
     described = {name: sinks.description(place) for name, place in places.items()}
     generation = fence(journal, lineage, sinks, version=version, described=described, start_ids=start_ids)
     view = journal.read()
@@ -352,14 +358,13 @@ def _refuse_if_in_doubt(view: View, checkpoint: Checkpoint) -> None:
         )
 
 
-def _open_places(view: View, sinks: Sinks) -> dict[str, SinkPlace]:
-    """The place of the open rows of each sink."""
-    places: dict[str, SinkPlace] = {}
-    for place in reversed(sinks.places()):  # the newest last: its description wins
-        state = view.open_state(place.sink)
-        if state and state.get("target", place.target) == place.target and sinks.at(place).rolls is not None:
-            places[place.sink] = place
-    return places
+def _open_place(view: View, sinks: Sinks, name: str) -> SinkPlace | None:
+    """The newest place of a sink that has the rows which it holds open; None if it holds none."""
+    state = view.open_state(name)
+    if not state:
+        return None
+    places = (p for p in sinks.places() if p.sink == name and state.get("target", p.target) == p.target)
+    return next((place for place in places if sinks.at(place).rolls is not None), None)
 
 
 def check_belongs(journal: Journal, query: str) -> None:

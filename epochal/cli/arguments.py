@@ -80,6 +80,7 @@ RUN_EPILOG = """with spark-submit:
 exit codes: 0 all streams ended, or were stopped by SIGTERM or Ctrl-C, and are settled; 1 a stream failed, or could not
 be settled or checked: start it again; 2 wrong settings or refused: a restart would end in the same way
 """
+MOST_PORT = 65535
 FOLDER_HELP = "keep the data in this folder, and reuse the data that is there"
 
 
@@ -268,13 +269,13 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     cassandra = kinds.add_parser("cassandra", parents=[common, verbose], help=about, description=about)
     cassandra.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="number of nodes (1)")
     cassandra.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (9042, or a free one if 9042 is in use)"
+        "--port", type=_port(1), metavar="N", help="the port for clients (9042, or a free one if 9042 is in use)"
     )
     cassandra.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     about = "Apache Hadoop's HDFS 3.5, a NameNode and DataNodes, in containers or as local processes from Maven's jars"
     hdfs = kinds.add_parser("hdfs", parents=[common, verbose], help=about, description=about)
     hdfs.add_argument("--datanodes", type=int, choices=(1, 2, 3), default=1, help="number of DataNodes (1)")
-    hdfs.add_argument("--port", type=_number(1), metavar="N", help="the NameNode's port for clients (a free one)")
+    hdfs.add_argument("--port", type=_port(1), metavar="N", help="the NameNode's port for clients (a free one)")
     hdfs.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     about = "Apache Kafka 4.1, brokers that are their own controllers, as local processes from Maven's jars"
     kafka = kinds.add_parser("kafka", parents=[common, verbose], help=about, description=about)
@@ -292,13 +293,13 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         help="make a topic, with one partition unless said otherwise; repeatable",
     )
     kafka.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (9092, or a free one if 9092 is in use)"
+        "--port", type=_port(1), metavar="N", help="the port for clients (9092, or a free one if 9092 is in use)"
     )
     kafka.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     about = "PostgreSQL, as a local process: the installed one, else 17 from a Maven repository"
     postgres = kinds.add_parser("postgres", parents=[common, verbose], help=about, description=about)
     postgres.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (5432, or a free one if 5432 is in use)"
+        "--port", type=_port(1), metavar="N", help="the port for clients (5432, or a free one if 5432 is in use)"
     )
     postgres.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     about = "an object store that speaks S3's protocol, as a local process: moto, in memory, or versitygw, on files"
@@ -313,12 +314,12 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     )
     s3.add_argument("--folder", metavar="DIR", help=f"of versitygw: {FOLDER_HELP}")
     s3.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (9000, or a free one if 9000 is in use)"
+        "--port", type=_port(1), metavar="N", help="the port for clients (9000, or a free one if 9000 is in use)"
     )
     about = "Apache ZooKeeper 3.9, as a local process from pyspark's jars"
     zookeeper = kinds.add_parser("zookeeper", parents=[common, verbose], help=about, description=about)
     zookeeper.add_argument(
-        "--port", type=_number(1), metavar="N", help="the port for clients (2181, or a free one if 2181 is in use)"
+        "--port", type=_port(1), metavar="N", help="the port for clients (2181, or a free one if 2181 is in use)"
     )
     zookeeper.add_argument("--folder", metavar="DIR", help=FOLDER_HELP)
     return whole
@@ -437,7 +438,7 @@ def _add_console(
     top.add_argument("--once", action="store_true", help="print one frame and end")
     about = "show the same in a browser, with a timeline of epochs; a page on 127.0.0.1, reads only"
     ui = commands.add_parser("ui", parents=[streams, *parents], help=about, description=_sentence(about))
-    ui.add_argument("--port", type=_number(0), metavar="N", help="the page's port (4180, or a free one; 0: a free one)")
+    ui.add_argument("--port", type=_port(0), metavar="N", help="the page's port (4180, or a free one; 0: a free one)")
     about = "write the page as one HTML file that can be sent around; reads only"
     report = commands.add_parser("report", parents=[streams, *parents], help=about, description=_sentence(about))
     report.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write; - for stdout")
@@ -521,6 +522,17 @@ def _topic(text: str) -> tuple[str, int]:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
         raise argparse.ArgumentTypeError(f"{text!r}: a topic's name has letters, digits, '.', '_' and '-'")
     return name, _number(1)(partitions) if colon else 1
+
+
+def _port(least: int) -> Callable[[str], int]:
+    """A port of TCP."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= MOST_PORT:
+            raise argparse.ArgumentTypeError(f"{text!r}: a port, {least} to {MOST_PORT}")
+        return int(text)
+
+    return parse
 
 
 def _number(least: int) -> Callable[[str], int]:

@@ -18,6 +18,7 @@ from epochal.sinks.files.compaction.compactor import Compactor, Report
 from epochal.sinks.files.layout import Layout
 from epochal.sinks.storage.hadoop import start_on_demand
 from epochal.sinks.storage.sink_files import SinkFiles
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.durations import lasting
 from epochal.txn.model import Json
 
@@ -28,6 +29,8 @@ def run(path: str, *, max_bytes: int, grace: float, header: bool | None, dry_run
     """Compact, or list what would be joined."""
     start_on_demand(start_spark)
     files, target = reach_target(path)
+    with refuse_unreachable(f"the target {target}", "Name the path of a RollingFileSink, as a user who may read it"):
+        files.names(target)
     with progress.task(f"compacting {target}") as say:
         tell = (lambda _: None) if as_json else say if sys.stderr.isatty() else _print
         report = _compact(files, target, tell, max_bytes, grace, header, dry_run=dry_run)

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.status import leftover_json, leftover_table
 from epochal.cli.streams import Stream, build, open_stream
 from epochal.cli.text import counted, paint, show
@@ -46,8 +47,9 @@ class Collected:
 
 def run(checkpoint: str, journal: str | None, *, remove: bool, fencing: bool, as_json: bool) -> int:
     """List or remove. The exit code is 1 if a store could not be reached or checked."""
-    stream = open_stream(checkpoint, journal)
-    result = collect(stream, remove=remove, fencing=fencing)
+    with progress.task(f"looking at {checkpoint}"):
+        stream = open_stream(checkpoint, journal)
+        result = collect(stream, remove=remove, fencing=fencing)
     show(json.dumps(to_json(stream, result, remove), indent=2) if as_json else to_text(result, remove, fencing))
     return 1 if result.away else 0
 

@@ -1,4 +1,4 @@
-"""One line of progress on a terminal, for what takes a while. Nothing where stderr is no terminal.
+"""One line of progress on a terminal, for what takes a while. Elsewhere a line now and then, of what takes long.
 
 ::
 
@@ -6,7 +6,8 @@
         say("lake: counting rows")
 
 The line shows the text, how many tasks of Spark's current job are done, and the time. It appears after a moment, so
-that quick commands show none, and is removed before anything else is printed.
+that quick commands show none, and is removed before anything else is printed. In a file or a pipe nothing can be
+removed: there a line is printed after ten seconds, and after every minute.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from epochal.txn.printable import printable
 
 DELAY = 0.3  # seconds until the line appears
 INTERVAL = 0.2
+LATE, AGAIN = 10.0, 60.0  # seconds until a line is printed where there is no terminal, and until the next one
+WIDE = 1000  # characters of such a line
 BAR = 20  # characters
 TURNS = "|/-\\"
 
@@ -61,12 +64,13 @@ def spark_tasks() -> tuple[int, int] | None:
 
 
 class Display:
-    """Draws the line from a thread of its own, as long as there is a task."""
+    """Shows the line from a thread of its own, as long as there is a task."""
 
     def __init__(
         self, stream: TextIO, *, tasks: Tasks = spark_tasks, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream, self._tasks, self._clock = stream, tasks, clock
+        self._is_terminal = stream.isatty()
         self._texts: list[list[str]] = []  # of the tasks that are under way, the innermost last
         self._began = 0.0
         self._drawn = False
@@ -106,20 +110,23 @@ class Display:
 
     def _draw_all(self) -> None:
         turns = itertools.cycle(TURNS)
-        pause = DELAY
+        pause, then = (DELAY, INTERVAL) if self._is_terminal else (LATE, AGAIN)
         while not self._idle.wait(pause):
-            pause = INTERVAL
+            pause = then
             try:
                 tasks = self._tasks()
             except Exception:  # noqa: BLE001  # Spark may be starting or stopping: the line is only for show
                 tasks = None
             with self._lock:
                 if self._texts:
-                    width = shutil.get_terminal_size().columns
-                    text = line(self._texts[-1][0], self._clock() - self._began, tasks, turn=next(turns), width=width)
-                    self._stream.write(f"\r\033[K{text}")
+                    text, seconds = self._texts[-1][0], self._clock() - self._began
+                    if self._is_terminal:
+                        width = shutil.get_terminal_size().columns
+                        self._stream.write(f"\r\033[K{line(text, seconds, tasks, turn=next(turns), width=width)}")
+                        self._drawn = True
+                    else:
+                        self._stream.write(f"{line(text, seconds, tasks, turn='epochal:', width=WIDE)}\n")
                     self._stream.flush()
-                    self._drawn = True
 
 
 _display: Display | None = None
@@ -127,9 +134,9 @@ _display: Display | None = None
 
 @contextmanager
 def shown(stream: TextIO | None) -> Iterator[None]:
-    """Show progress on this stream in the block; on none if it is None or no terminal."""
+    """Show progress on this stream in the block; on none if it is None."""
     global _display
-    before, _display = _display, Display(stream) if stream is not None and stream.isatty() else None
+    before, _display = _display, Display(stream) if stream is not None else None
     try:
         yield
     finally:

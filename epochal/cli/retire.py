@@ -13,6 +13,7 @@ import platform
 from dataclasses import dataclass
 
 from epochal._version import __version__
+from epochal.cli import progress
 from epochal.cli.stream_status import StreamStatus, read_status
 from epochal.cli.streams import Stream, open_stream, reach
 from epochal.cli.text import counted, listed, paint, print_answer
@@ -38,8 +39,9 @@ class Retired:
 
 def run(checkpoint: str, journal: str | None, *, why: str | None, undo: bool, as_json: bool) -> int:
     """Retire the stream, or undo it."""
-    stream = open_stream(checkpoint, journal)
-    result = take_back(stream) if undo else retire(stream, why or "")
+    with progress.task(f"looking at {checkpoint}"):
+        stream = open_stream(checkpoint, journal)
+        result = take_back(stream) if undo else retire(stream, why or "")
     print_answer(json.dumps(to_json(stream, result), indent=2) if as_json else to_text(stream, result))
     return 0
 

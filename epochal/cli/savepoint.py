@@ -16,6 +16,7 @@ from epochal.spark_plugins.moving.closing import finish
 from epochal.spark_plugins.moving.manifest import Manifest
 from epochal.spark_plugins.moving.origin import Origin, check_place, refuse_moved
 from epochal.spark_plugins.moving.taking import Progress, take
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.files import join
 from epochal.txn.live import read_live
 from epochal.txn.liveness import Liveness, driver_status
@@ -29,9 +30,10 @@ def run(checkpoint: str, target: str, journal: str | None, *, timeout: float, as
     """Take a savepoint."""
     stream = open_stream(checkpoint, journal)
     refuse_moved(stream.path, stream.journal.read())
-    files, place = reach(target)
-    origin = Origin.at(stream.path, stream.named_journal)
-    check_place(origin, files, place)
+    with refuse_unreachable(f"the folder {target}", "Name a folder for savepoints, as a user who may write there"):
+        files, place = reach(target)
+        origin = Origin.at(stream.path, stream.named_journal)
+        check_place(origin, files, place)
     with progress.task("finishing what is decided") as say:
         if _is_left_undone(stream):
             finish(origin, build, timeout)

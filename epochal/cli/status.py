@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from epochal.cli import exit_codes
+from epochal.cli import exit_codes, progress
 from epochal.cli.state import Restorable, operator_json, operator_line, recovery_json
 from epochal.cli.stream_status import StateStatus, StreamStatus, read_status
 from epochal.cli.streams import open_stream
@@ -25,7 +25,8 @@ COLOURS = {exit_codes.WELL: "green", exit_codes.UNREACHABLE: "yellow", exit_code
 
 def run(checkpoint: str, journal: str | None, *, as_json: bool) -> int:
     """Print it. The exit code says how the stream stands (`exit_codes`)."""
-    status = read_status(open_stream(checkpoint, journal))
+    with progress.task(f"looking at {checkpoint}"):
+        status = read_status(open_stream(checkpoint, journal))
     print_answer(json.dumps(to_json(status), indent=2) if as_json else to_text(status))
     return status.verdict.code
 
@@ -225,6 +226,7 @@ def to_json(status: StreamStatus) -> dict[str, Json]:
             {"epoch": held.epoch, "generation": held.generation, "sinks": dict(held.sinks)} for held in status.held
         ],
         "unpublished": None if status.unpublished is None else status.unpublished.to_json(),
+        "uncounted": list(status.uncounted),
         "open": [part_json(sink, part) for sink, part in status.open],
         "leftovers": [leftover_json(left, latest.generation, status.committed) for left in status.leftovers],
         "journal": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from epochal.txn.model import NO_EPOCH, Memory, OpenRows
 from epochal.txn.offsets import why_not_provable
 from epochal.txn.plan import decided_not_done
 from epochal.txn.records import GenerationStarted, Prepared
-from epochal.txn.recovery import Leftover, SinkPlace, Sinks, leftovers, open_rows
+from epochal.txn.recovery import Leftover, SinkPlace, Sinks, leftovers, open_rows_of
 from epochal.txn.rescaling import refuse_unfinished
 from epochal.txn.restoration import origin_text
 from epochal.txn.retirement import retirement_of
@@ -33,6 +34,8 @@ from epochal.txn.state.policy import Extent
 from epochal.txn.states import State
 from epochal.txn.unpublished import Unpublished
 from epochal.txn.view import View
+
+log = logging.getLogger("epochal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class StreamStatus:
     sinks: list[SinkStatus]
     leftovers: list[Leftover]
     open: list[tuple[str, OpenRows]]
+    uncounted: tuple[str, ...]  # sinks that may have more open parts, which could not be looked up here
     records: int
     size: int
     temporary: int
@@ -126,6 +130,7 @@ class StreamStatus:
                 recover=self.stream.command("recover"),
                 roll=self.stream.command("roll"),
                 unpublished=self.unpublished,
+                uncounted=self.uncounted,
                 done=self.view.done_through,
                 committed=self.committed,
                 unsettled=tuple(held.epoch for held in self.held),
@@ -170,6 +175,7 @@ def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> St
     live = read_live(stream.files, stream.journal.path, place=stream.journal.place)
     now = clock()
     spark_state, notes = _spark_state(stream)
+    opened, uncounted = _open(view, sinks)
     entries = [e for e in stream.files.list(stream.journal.path) if not e.is_folder]
     temporary = sum(1 for e in entries if e.name.startswith(TEMPORARY))
     return StreamStatus(
@@ -181,7 +187,8 @@ def read_status(stream: Stream, *, clock: Callable[[], float] = time.time) -> St
         held=[_held(view, sinks, stores, epoch) for epoch in decided_not_done(view, committed)],
         sinks=[_sink(place, sinks, stores) for place in sinks.places()],
         leftovers=left,
-        open=_open(view, sinks),
+        open=opened,
+        uncounted=uncounted,
         records=len(entries) - temporary,
         size=sum(e.length for e in entries),
         temporary=temporary,
@@ -217,11 +224,18 @@ def _state(stream: Stream) -> StateStatus | None:
     return StateStatus(extent, extent.predicted(journal.measured), journal.recovery)
 
 
-def _open(view: View, sinks: Sinks) -> list[tuple[str, OpenRows]]:
-    try:
-        return open_rows(view, sinks)
-    except (OSError, SinkUnavailable):
-        return []  # a store cannot be reached; its own line shows the error
+def _open(view: View, sinks: Sinks) -> tuple[list[tuple[str, OpenRows]], tuple[str, ...]]:
+    """The open parts, and the sinks that may have some which could not be looked up here."""
+    found: list[tuple[str, OpenRows]] = []
+    uncounted = []
+    for name in sinks.names():
+        try:
+            found += [(name, rows) for rows in open_rows_of(view, sinks, name)]
+        except Exception as fault:  # noqa: BLE001  # of building the sink: its own line shows it
+            log.debug("open parts not read", extra={"sink": name, "error": repr(fault)})
+            if view.has_opened(name):
+                uncounted.append(name)
+    return found, tuple(uncounted)
 
 
 def _ask(sinks: Sinks, lineage: str) -> _Stores:

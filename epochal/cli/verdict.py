@@ -42,6 +42,7 @@ class Facts:
     roll: str = "epochal roll CHECKPOINT"  # the command that publishes what is open
     done: int = -1  # the last epoch that every sink has committed
     unpublished: Unpublished | None = None  # committed rows in parts that are still open
+    uncounted: tuple[str, ...] = ()  # sinks that may have more of them, which could not be looked up here
     committed: int = -1  # the last epoch that Spark has checkpointed
     unsettled: tuple[int, ...] = ()  # epochs that are decided and not done
     missing_in: tuple[str, ...] = ()  # the sinks that do not show them
@@ -53,6 +54,11 @@ class Facts:
     origin: str = ""  # which savepoint the newest start, a command, has made the stream of
     unreachable: Mapping[str, str] = field(default_factory=dict)  # sink -> error
     not_here: Mapping[str, str] = field(default_factory=dict)  # sink -> why this process cannot ask it
+
+    @property
+    def all_asked(self) -> bool:
+        """Whether every sink has answered. If not, the journal alone says what is visible."""
+        return not (self.unreachable or self.not_here or self.uncounted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,10 @@ def judge(facts: Facts) -> Verdict:
     verdict = _standing(facts)
     unasked = [_of_sink(sink, "cannot be reached from here", why) for sink, why in facts.unreachable.items()]
     unasked += [_of_sink(sink, "was not checked", why) for sink, why in facts.not_here.items()]
-    if not unasked or verdict.standing in (Standing.REFUSED, Standing.HELD):
+    if facts.all_asked or verdict.standing in (Standing.REFUSED, Standing.HELD):
         return verdict
     code = verdict.code if verdict.code != exit_codes.WELL else exit_codes.UNREACHABLE
-    return Verdict(verdict.standing, f"{verdict.text}; {'; '.join(unasked)}", code, verdict.command)
+    return Verdict(verdict.standing, "; ".join([verdict.text, *unasked]), code, verdict.command)
 
 
 def _of_sink(sink: str, what: str, why: str) -> str:
@@ -194,7 +200,8 @@ def _stopped(facts: Facts) -> Verdict:
     if refused is not None:
         later = _and_later(facts) if facts.unpublished is not None else _to_be_replayed(facts) or _shown(facts)
         return Verdict(Standing.FAILED, f"STOPPED{_because(refused)}. {_capital(later)}", exit_codes.REFUSED)
-    rest = _when_published(facts) or ("" if _to_be_replayed(facts) else "nothing to do")
+    nothing = "nothing to do" if facts.all_asked and not _to_be_replayed(facts) else ""
+    rest = _when_published(facts) or nothing
     text = "; ".join(filter(None, [f"{who} and settled: {_and_later(facts)}", rest]))
     return Verdict(Standing.STOPPED, text, exit_codes.WELL)
 
@@ -250,10 +257,17 @@ def _them(numbers: Sequence[int]) -> str:
 
 def _shown(facts: Facts) -> str:
     """How far the stream has come. Rows in open parts are settled, but nobody can read them."""
+    settled = f"epoch {facts.done} is settled everywhere" if facts.done >= 0 else ""
+    others = ", ".join(map(repr, facts.uncounted))
     if facts.unpublished is not None:
-        how = f"epoch {facts.done} is settled everywhere, but " if facts.done >= 0 else ""
-        return f"{how}{facts.unpublished} and cannot be read yet"
-    return f"epoch {facts.done} is visible everywhere" if facts.done >= 0 else "no epoch is visible yet"
+        waits = f"{facts.unpublished} and cannot be read yet"
+        more = f"; whether more wait in {others} was not checked" if others else ""
+        return f"{settled}{', but ' if settled else ''}{waits}{more}"
+    if others:
+        return "; ".join(filter(None, [settled, f"whether rows wait in open parts of {others} was not checked"]))
+    if facts.done < 0:
+        return "no epoch is visible yet"
+    return f"{'' if facts.all_asked else 'by the journal '}epoch {facts.done} is visible everywhere"
 
 
 def _when_published(facts: Facts) -> str:

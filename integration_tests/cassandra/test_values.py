@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import epochal
-from epochal import BadRows, CassandraSink, EpochWriter, Refused, RollingFileSink, Tuning
+from epochal import BadRows, CassandraSink, DataLost, EpochWriter, Refused, RollingFileSink, Tuning
+from epochal.participant import Outcome
 from epochal.spark_plugins.conf import writer_from_settings
 from integration_tests.cassandra.tables import LINEAGE, Keyspace, stage, write
 
@@ -69,6 +70,26 @@ def test_every_type_comes_out_as_it_went_in(spark: SparkSession, space: Keyspace
             assert str(found) == str(expected) if kind in ("time", "date") else found == expected, name
         assert not getattr(empty, name), name
     assert full.deep_[1] == [datetime.datetime(1970, 1, 1, 0, 0, 0, 1000)]  # noqa: DTZ001  # the driver's
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_staged_file_that_is_none_any_more_is_lost_by_name(
+    spark: SparkSession, space: Keyspace, tmp_path: Path, first: bool
+) -> None:
+    table = space.table("damaged", "id bigint PRIMARY KEY")
+    sink = space.sink(table, staging=str(tmp_path))
+    attempt, handle = stage(sink, 0, spark.range(20).repartition(3))
+    files = sorted(tmp_path.glob("*/*/data/*.parquet"))
+    damaged = files[0] if first else files[-1]  # Spark takes the columns from the first
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"\0" * len(whole))
+
+    with pytest.raises(DataLost) as lost:
+        sink.commit(attempt, handle)
+    assert f"sink {sink.name!r}: {damaged} cannot be read as the Parquet file that was staged" in str(lost.value)
+    damaged.write_bytes(whole)
+    assert sink.commit(attempt, handle) is Outcome.COMMITTED
+    assert sorted(row.id for row in space.execute(f"SELECT id FROM {table}")) == list(range(20))
 
 
 def test_a_whole_stream_lands_in_cassandra_and_files_on_the_same_epochs(

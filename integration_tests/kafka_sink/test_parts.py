@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from epochal import KafkaSink, Refused, TwoJournals
+from epochal import DataLost, KafkaSink, Refused, TwoJournals
 from epochal.participant import Attempt, Batch, Expected, Handle, Outcome, RowDigest, Scope, failpoints
 from epochal.sinks.kafka.layout import transactional_id
 from epochal.testing.contract import claim_for
@@ -111,6 +111,24 @@ def test_an_epoch_in_parts_is_there_once_and_the_audit_proves_it(
     assert numbers(target) == sorted(2 * NUMBERS)
     assert sink.open(LINEAGE).last == 2
     assert found.verdict.value == "exact", found
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_staged_file_that_is_none_any_more_is_lost_by_name_and_nothing_of_it_is_sent(
+    spark: SparkSession, target: Target, sink: KafkaSink, tmp_path: Path, first: bool
+) -> None:
+    attempt, handle = stage(sink, 0, in_files(spark))
+    files = sorted(tmp_path.glob("staged/*/*/data/*.parquet"))
+    damaged = files[0] if first else files[-1]  # Spark takes the columns from the first
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"\0" * len(whole))
+
+    with pytest.raises(DataLost) as lost:
+        sink.commit(attempt, handle)
+    assert f"sink {sink.name!r}: {damaged} cannot be read as the Parquet file that was staged" in str(lost.value)
+    damaged.write_bytes(whole)
+    assert sink.commit(attempt, handle) is Outcome.COMMITTED
+    assert numbers(target) == NUMBERS
 
 
 def test_a_commit_that_is_killed_goes_on_with_the_parts_that_are_missing(

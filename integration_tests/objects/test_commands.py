@@ -59,6 +59,30 @@ def test_a_folder_of_an_object_store_that_holds_no_checkpoint_is_refused(
     assert "there is no such folder, or it is empty" in capsys.readouterr().err
 
 
+def test_every_command_names_a_bucket_that_is_missing(
+    life: Life, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Lives() as lives:
+        lives.run(life)
+    missing, new, savepoints = "s3://there-is-none/x", str(tmp_path / "new"), str(tmp_path / "savepoints")
+    assert main(["savepoint", life.checkpoint, savepoints, "--journal", life.journal, "--json"]) == 0
+    savepoint = json.loads(capsys.readouterr().out)["savepoint"]
+
+    for command in (
+        ["restore", f"{missing}/one", new],
+        ["restore", savepoint, missing, "--fork"],
+        ["savepoint", life.checkpoint, missing, "--journal", life.journal],
+        ["savepoints", missing],
+        ["compact", missing, "--dry-run"],
+        ["status", missing],
+        ["status", life.checkpoint, "--journal", missing],
+    ):
+        assert main(command) == 2, command
+        said = capsys.readouterr().err
+        assert "Refused: " in said
+        assert "no such bucket" in said
+
+
 SETTINGS = """
 [streams.orders]
 checkpoint = "{place}/checkpoints/orders"

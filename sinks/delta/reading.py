@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from epochal.sinks.delta.commit import Committer
+try:
+    from epochal.sinks.delta.commit import Committer
+except ModuleNotFoundError as missing:
+    if missing.name != "deltalake":
+        raise
+    raise ModuleNotFoundError(
+        "Delta's packages are not installed (deltalake is missing): pip install 'epochal[delta]'", name=missing.name
+    ) from None
 from epochal.sinks.delta.layout import Layout
 from epochal.sinks.delta.table.commit_notes import committed_epochs
 from epochal.sinks.storage.targets import resolve_target

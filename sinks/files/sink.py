@@ -432,7 +432,7 @@ class RollingFileSink(FileOptions):
 
 def _capitals_count(rows: DataFrame) -> bool:
     """Whether the session takes `a` and `A` for two columns."""
-    return rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    return str(rows.sparkSession.conf.get("spark.sql.caseSensitive")).strip().lower() == "true"
 
 
 def _first_clock(earlier: Sequence[Handle]) -> float:

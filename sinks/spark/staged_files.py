@@ -10,7 +10,8 @@ a folder that the user names, or one beside the stream's journal. Driver and exe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 100_000
 ROWS_PER_BATCH = 10_000
 # They are read once, soon, and as a whole: dictionaries and statistics would cost more time than they save.
+UNREADABLE = "[FAILED_READ_FILE"  # Spark's condition, with what may follow it
 FORMAT = {
     "parquet.enable.dictionary": "false",
     "parquet.column.statistics.enabled": "false",
@@ -157,6 +159,14 @@ class StagedFiles:
         read = spark.read.schema(schema)
         return {file: read.parquet(path).selectExpr("*", *more).coalesce(1) for file, path in paths.items()}
 
+    @contextmanager
+    def read_by_executors(self, attempt: Attempt, staged: StagedEpoch) -> Iterator[None]:
+        """A block in which executors read frames of `by_file`: DataLost if a file is no Parquet file any more."""
+        files, home = self.place_of(attempt, staged.home)
+        folder = self._folder(home, attempt)
+        with read_by_spark(files, [below(folder, name) for name, _, _ in staged.files], f"sink {self._sink!r}: "):
+            yield
+
     def delete(self, attempt: Attempt, staged: StagedEpoch | None = None) -> None:
         """Remove what was staged of an attempt, completely or in part; nothing to do if nothing is there."""
         files, home = self.place_of(attempt, "" if staged is None else staged.home)
@@ -230,6 +240,22 @@ def batches_in(files: Files, path: str, sink: str = "") -> Iterator[pa.RecordBat
             f"{sink}{path} cannot be read as the Parquet file that was staged: another program has changed it. Its "
             f"epoch is decided and cannot be written without it. {PUT_BACK}"
         ) from fault
+
+
+@contextmanager
+def read_by_spark(files: Files, paths: Iterable[str], sink: str = "") -> Iterator[None]:
+    """A block in which Spark reads staged files. DataLost, not Spark's error, if one is no Parquet file any more."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as fault:  # a SparkException is one of Java's: PySpark has no such class
+        if UNREADABLE in str(fault):
+            for path in paths:  # if none of them was changed, the file system was away
+                for _ in batches_in(files, path, sink):
+                    pass
+        raise
 
 
 def home_of(staging: str, attempt: Attempt) -> str:

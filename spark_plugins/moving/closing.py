@@ -30,6 +30,7 @@ from epochal.txn.reporting import reporter, stream_name
 from epochal.txn.rescaling import unfinished
 from epochal.txn.retirement import record_retirement, retirement_of, undo_command
 from epochal.txn.settler import Retrying
+from epochal.txn.takeover import QUIET
 
 TRIES = 10
 MOVES = 100  # from one checkpoint to the next
@@ -190,14 +191,26 @@ def _wait(
     seconds: float,
     *,
     ticks: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Wait for the driver of the start before to end; its name if it has not."""
-    deadline = ticks() + seconds
+    """Wait for the driver of the start before to end; its name if it has not.
+
+    As for a takeover, the clock of another machine counts for nothing: its driver is waited for while it writes.
+    """
+    heard, last = ticks(), -1
+    deadline = heard + seconds
     while True:
-        live = read_lives(origin.journal_files, journal.path, place=journal.place).get(before.generation)
-        status = driver_status(before, None if live is None else live[1], time.time())
-        if status.liveness is not Liveness.ALIVE or status.process.is_same_as(this_process()):
+        sequence, live = read_lives(origin.journal_files, journal.path, place=journal.place).get(
+            before.generation, (last, None)
+        )
+        status, now = driver_status(before, live, time.time()), ticks()
+        if sequence != last:
+            heard, last = now, sequence
+        if status.process.is_same_as(this_process()):
             return ""
-        if ticks() >= deadline:
+        may_write = status.elsewhere and status.liveness in (Liveness.ALIVE, Liveness.SILENT)
+        if now - heard >= QUIET if may_write else status.liveness is not Liveness.ALIVE:
+            return ""
+        if now >= deadline:
             return status.name
-        time.sleep(LOOK)
+        sleep(LOOK)

@@ -34,6 +34,7 @@ from epochal.spark_plugins.moving.planning import JournalSource, RestorePlan
 from epochal.spark_plugins.moving.store import SavepointStore
 from epochal.spark_plugins.moving.taking import OnProgress
 from epochal.spark_plugins.store_checkpoints import resolve_checkpoint
+from epochal.txn.access import refuse_unreachable
 from epochal.txn.claims import new_start_id, same_place
 from epochal.txn.driver_facts import Fork, Restoration, this_command
 from epochal.txn.errors import DataLost, EpochalError, Refused, TwoJournals
@@ -88,17 +89,21 @@ def restore(
     place, _, name = savepoint.rstrip("/").rpartition("/")
     if not place:
         raise Refused(f"{savepoint}: name a savepoint by the folder of savepoints / its name")
-    store = SavepointStore(*resolve_checkpoint(place))
-    manifest = store.read(name)
-    if manifest is None:
-        _refuse_folder(SavepointStore(*resolve_checkpoint(savepoint)))
-        raise Refused(f"{savepoint}: there is no such savepoint. `epochal savepoints {place}` lists those there are")
-    if missing := store.missing(manifest):
-        raise DataLost(f"{savepoint}: {len(missing)} of its files are gone, such as {missing[0]}. Use another one")
-    files, path = resolve_checkpoint(checkpoint)
-    targets = (position.target for position in manifest.sinks.values())
-    check_outside(files, path, (manifest.checkpoint, manifest.journal), targets)
-    placing = _placing(files, path, savepoint)
+    with refuse_unreachable(f"the savepoint {savepoint}", "Name a savepoint, as a user who may read it"):
+        store = SavepointStore(*resolve_checkpoint(place))
+        manifest = store.read(name)
+        if manifest is None:
+            _refuse_folder(SavepointStore(*resolve_checkpoint(savepoint)))
+            raise Refused(
+                f"{savepoint}: there is no such savepoint. `epochal savepoints {place}` lists those there are"
+            )
+        if missing := store.missing(manifest):
+            raise DataLost(f"{savepoint}: {len(missing)} of its files are gone, such as {missing[0]}. Use another one")
+    with refuse_unreachable(f"the checkpoint {checkpoint}", "Name a place where this user may make a folder"):
+        files, path = resolve_checkpoint(checkpoint)
+        targets = (position.target for position in manifest.sinks.values())
+        check_outside(files, path, (manifest.checkpoint, manifest.journal), targets)
+        placing = _placing(files, path, savepoint)
     try:
         if fork:
             return _fork(store, manifest, placing, on_progress)

@@ -126,6 +126,9 @@ def test_version_and_help_are_there(capsys: pytest.CaptureFixture[str]) -> None:
         ["demo", "--kills", "2"],
         ["gc", "x", "--no"],
         ["compact"],
+        ["ui", "x", "--port", "65536"],
+        ["serve", "kafka", "--port", "0"],
+        ["serve", "s3", "--port", "9" * 5000],
     ],
 )
 def test_wrong_usage_has_an_exit_code_of_its_own(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def until_drawn(terminal: Terminal, text: str) -> None:
+def until_drawn(terminal: io.StringIO, text: str) -> None:
     deadline = time.monotonic() + 30
     while text not in terminal.getvalue():
         assert time.monotonic() < deadline
@@ -54,13 +54,31 @@ def test_what_is_quick_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("stream", [None, io.StringIO()])
-def test_without_a_terminal_nothing_is_shown(stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_is_shown_of_what_is_soon_done(
+    stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "DELAY", 0.0)
     with progress.shown(stream), progress.task("auditing") as say:
         say("lake")
         progress.clear()
 
     assert stream is None or stream.getvalue() == ""
+
+
+def test_without_a_terminal_what_takes_long_says_so_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LATE", 0.0)
+    monkeypatch.setattr(progress, "AGAIN", 0.01)
+    stream = io.StringIO()
+    display = Display(stream, tasks=lambda: (3, 12), clock=iter(range(1_000_000)).__next__)
+
+    with display.task("auditing\x1b[2J") as say:
+        until_drawn(stream, r"epochal: auditing\x1b[2J [#####---------------] 3 of 12 tasks, 1 s" + "\n")
+        say("lake: counting rows")
+        until_drawn(stream, "epochal: lake: counting rows")
+        display.clear()
+
+    assert "\r" not in stream.getvalue()
+    assert stream.getvalue().endswith("s\n")
 
 
 def test_a_long_line_is_cut_to_the_width_of_the_terminal() -> None:

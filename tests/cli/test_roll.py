@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from epochal.sinks.config import kinds
 from epochal.txn.errors import FencedOut
-from epochal.txn.model import Attempt
+from epochal.txn.model import Attempt, Json
 from tests.cli.scene import QUERY, ROWS, Scene, going_away
 from tests.txn.keeping import Keeping
 
@@ -44,6 +46,46 @@ def test_status_does_not_call_visible_what_waits_in_open_parts(scene: Scene) -> 
     assert scene.command("roll").code == 0
     assert scene.command("status", "--json").json["unpublished"] is None
     assert "epoch 1 is visible everywhere" in scene.command("status").out.splitlines()[0]
+
+
+class NotHere(Keeping):
+    """A sink whose package is not installed where the command runs."""
+
+    def describe(self, rows: Sequence[Json] | None = None) -> dict[str, Json]:
+        return {**super().describe(rows), "type": "not-here"}
+
+
+def test_a_sink_that_cannot_be_built_here_does_not_hide_what_others_have_open(scene: Scene) -> None:
+    scene.run(scene.driver(keeping(scene), NotHere(str(scene.root / "other"), name="other")), 2)
+
+    status = scene.command("status", "--json")
+    said = scene.command("status").out.splitlines()[0]
+
+    assert [part["sink"] for part in status.json["open"]] == ["sink"]
+    assert (status.json["unpublished"]["sinks"], status.json["uncounted"]) == (["sink"], ["other"])
+    assert "epoch 1 is settled everywhere, but rows wait in 1 open part of 'sink' and cannot be read yet" in said
+    assert "whether more wait in 'other' was not checked" in said
+    assert status.code == 1
+
+
+@pytest.mark.parametrize("still_there", [True, False])
+def test_status_does_not_call_visible_what_may_wait_in_a_sink_that_cannot_be_built_here(
+    scene: Scene, still_there: bool
+) -> None:
+    other = NotHere(str(scene.root / "other"), name="other")
+    scene.run(scene.driver(scene.target(), other), 2)
+    if not still_there:
+        scene.driver(scene.target())  # the newest start has another sink only
+
+    status = scene.command("status", "--json")
+    said = scene.command("status").out.splitlines()[0]
+
+    (stream,) = scene.command("top", "--once", "--json").json["streams"]
+    assert (status.json["unpublished"], status.json["uncounted"]) == (None, ["other"])
+    assert stream["snapshot"]["uncounted"] == ["other"]
+    assert "epoch 1 is settled everywhere; whether rows wait in open parts of 'other' was not checked" in said
+    assert "visible everywhere" not in said
+    assert status.code == 1
 
 
 def test_status_shows_what_a_recovery_would_read_and_how_long_it_takes(scene: Scene) -> None:

@@ -284,7 +284,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         NONE,
         {"retired": OVER, "refusal": "of whatever kind", "unreachable": {"lake": "gone"}},
         WELL,
-        "retired 2026-11-18 by root@vm: moved; epoch 41 is visible everywhere",
+        "retired 2026-11-18 by root@vm: moved; by the journal epoch 41 is visible everywhere",
     ),
     (
         "stopped",
@@ -337,8 +337,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unreachable": {"serving": "no route"}},
         AWAY,
         (
-            "running: epoch 41 is visible everywhere; the driver (pid 4711 on vm) is alive; sink 'serving' cannot be "
-            "reached from here: no route"
+            "running: by the journal epoch 41 is visible everywhere; the driver (pid 4711 on vm) is alive; sink "
+            "'serving' cannot be reached from here: no route"
         ),
     ),
     (
@@ -347,7 +347,7 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"not_here": {"queue": "no participant of type 'queue' is installed here"}},
         AWAY,
         (
-            "stopped and settled: epoch 41 is visible everywhere; nothing to do; sink 'queue' was not checked: no "
+            "stopped and settled: by the journal epoch 41 is visible everywhere; sink 'queue' was not checked: no "
             "participant of type 'queue' is installed here"
         ),
     ),
@@ -357,8 +357,8 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         {"unreachable": {"serving": "no route"}},
         DIED,
         (
-            "driver dead (pid 4711 on vm): epoch 41 is visible everywhere. Nothing is in doubt; start the query "
-            "again when it should go on; sink 'serving' cannot be reached from here: no route"
+            "driver dead (pid 4711 on vm): by the journal epoch 41 is visible everywhere. Nothing is in doubt; start "
+            "the query again when it should go on; sink 'serving' cannot be reached from here: no route"
         ),
     ),
     (
@@ -394,6 +394,23 @@ CASES: list[tuple[str, DriverStatus, dict[str, Any], int, str]] = [
         ),
     ),
     ("stopped", ENDED, OPEN, WELL, f"stopped and settled: {WAITS}; {LATER}"),
+    (
+        "stopped",
+        ENDED,
+        {**OPEN, "uncounted": ("queue",)},
+        AWAY,
+        f"stopped and settled: {WAITS}; whether more wait in 'queue' was not checked; {LATER}",
+    ),
+    (
+        "running",
+        ALIVE,
+        {"uncounted": ("queue",)},
+        AWAY,
+        (
+            "running: epoch 41 is settled everywhere; whether rows wait in open parts of 'queue' was not checked; the "
+            "driver (pid 4711 on vm) is alive"
+        ),
+    ),
     (
         "stopped",
         ENDED,

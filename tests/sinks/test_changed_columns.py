@@ -315,9 +315,21 @@ def test_a_command_that_claims_a_target_keeps_its_columns(target: Target) -> Non
     assert target.start(TEXT) != []
 
 
-def frame(schema: StructType) -> Any:
+def frame(schema: StructType, *, case_sensitive: str = "false") -> Any:
     """What a sink asks of a frame for its columns."""
-    return SimpleNamespace(schema=schema, sparkSession=SimpleNamespace(conf={"spark.sql.caseSensitive": "false"}))
+    conf = {"spark.sql.caseSensitive": case_sensitive}
+    return SimpleNamespace(schema=schema, sparkSession=SimpleNamespace(conf=conf))
+
+
+@pytest.mark.parametrize("spelling", ["true", "TRUE", "True", " true "])
+def test_capitals_count_however_the_setting_is_spelled(target: Target, spelling: str) -> None:
+    sink = RollingFileSink(target.layout.target)
+    one, two = StructType().add("a", LongType()), StructType().add("a", LongType()).add("A", StringType())
+    assert sink.claim(target.claim(OURS), version=0, rows=frame(one, case_sensitive=spelling))
+    target.publish(0)
+
+    version = target.register.read().version
+    assert sink.claim(target.claim(OURS), version=version, rows=frame(two, case_sensitive=spelling))
 
 
 def test_a_claim_compares_and_records_the_columns_that_come_with_it_and_needs_no_earlier_call(target: Target) -> None:

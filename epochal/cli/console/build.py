@@ -56,6 +56,7 @@ def snapshot(status: StreamStatus, times: Times) -> StreamSnapshot:
         in_doubt=_in_doubt(status),
         held=(*(_held(item, status, times.of(item.epoch).decided) for item in status.held), *_not_staged(status)),
         unpublished=status.unpublished,
+        uncounted=status.uncounted,
         open=_open(status.open),
         open_count=len(status.open),
         leftovers=tuple(

@@ -217,6 +217,7 @@ class StreamSnapshot:
     in_doubt: tuple[InDoubt, ...]
     held: tuple[HeldLine, ...]
     unpublished: Unpublished | None  # the sum of all open parts
+    uncounted: tuple[str, ...]  # sinks that may have more open parts, which could not be looked up
     open: tuple[OpenPart, ...]  # the oldest first, at most `build.SHOWN`
     open_count: int
     leftovers: tuple[LeftoverLine, ...]  # at most `build.SHOWN`

@@ -1,23 +1,20 @@
 """A server's jars: fetched once from a Maven repository and cached, never shipped.
 
 Maven fetches them if it is installed, because it knows the user's mirrors; else the resolver that comes with Spark, so
-that Python and Java are enough. A folder of jars gets its name only when it is complete.
+that Python and Java are enough.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.spark_plugins.jars import cache_root, failure_reason, resolver
+from epochal.testing.servers.cached_folders import made_once, run_with_lock
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import Java
 
@@ -96,14 +93,13 @@ POSTGRES = Artifact(
 
 def jars(artifact: Artifact, java: Java, tell: Callable[[str], None] | None = None) -> list[Path]:
     """The jars of a server, sorted by name. The first call fetches them."""
-    folder = artifact.folder
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(folder) as lock:
-            if not folder.exists():
-                (tell or print_progress)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
-                _fetch(artifact, folder, java, lock)
-    return sorted(folder.glob("*.jar"))
+
+    def fetch(part: Path, lock: int) -> Path:
+        (tell or print_progress)(f"fetching {artifact.title}'s jars ({artifact.size}, once)")
+        return _fetched(artifact, part, java, lock)
+
+    made_once(artifact.folder, fetch)
+    return sorted(artifact.folder.glob("*.jar"))
 
 
 def _coordinates(text: str) -> tuple[str, str, str]:
@@ -116,64 +112,25 @@ def print_progress(text: str) -> None:
     sys.stderr.write(f"epochal: {text}\n")
 
 
-@contextlib.contextmanager
-def one_at_a_time(folder: Path) -> Iterator[int]:
-    """Let one process fill a folder while others wait: two Mavens at once would corrupt the user's repository.
-
-    The lock ends with the processes that hold it, so a killed download blocks nobody.
-    """
-    with Path(f"{folder}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock.fileno()
-
-
-def _fetch(artifact: Artifact, folder: Path, java: Java, lock: int) -> None:
-    for leftover in folder.parent.glob(f"{folder.name}.part-*"):  # of a download that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
+def _fetched(artifact: Artifact, part: Path, java: Java, lock: int) -> Path:
+    """The folder below `part` into which the jars were fetched."""
     faults = []
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as part:
-        for command, found in _ways(artifact, Path(part)):
-            fault = _run(command, java, lock)
-            if fault is None and any(found.glob(f"*{artifact.name}-{artifact.version}.jar")):
-                os.rename(found, folder)
-                return
-            faults.append(f"{Path(command[0]).name} {fault or 'did not fetch them'}")
+    for command, found in _ways(artifact, part):
+        fault = _run(command, java, lock)
+        if fault is None and any(found.glob(f"*{artifact.name}-{artifact.version}.jar")):
+            return found
+        faults.append(f"{Path(command[0]).name} {fault or 'did not fetch them'}")
     raise ServerFailed(
         f"{artifact.title}'s jars could not be fetched: {'; '.join(faults)}. Without network, put {artifact.name} "
-        f"{artifact.version} and its dependencies into {folder}"
+        f"{artifact.version} and its dependencies into {artifact.folder}"
     )
 
 
 def _run(command: list[str], java: Java, lock: int) -> str | None:
     """Run a command; returns the error, or None."""
-    return run_once(command, _environment(java), lock, lambda done: failure_reason(done.stdout + done.stderr))
-
-
-def run_once(
-    command: list[str],
-    environment: Mapping[str, str],
-    lock: int,
-    reason: Callable[[subprocess.CompletedProcess[str]], str],
-    *,
-    folder: Path | None = None,
-    timeout: int = TIMEOUT,
-) -> str | None:
-    """Run a command that holds the lock; returns the error, of which `reason` makes the last part, or None."""
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            pass_fds=[lock],  # if this process is killed, others wait until the command has ended too
-        )
-    except subprocess.TimeoutExpired:
-        return f"took more than {timeout} s"
-    return f"ended with {done.returncode}: {reason(done)}" if done.returncode else None
+    return run_with_lock(
+        command, _environment(java), lock, lambda done: failure_reason(done.stdout + done.stderr), timeout=TIMEOUT
+    )
 
 
 def _ways(artifact: Artifact, part: Path) -> Iterator[tuple[list[str], Path]]:

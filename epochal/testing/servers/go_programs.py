@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.spark_plugins.jars import cache_root
-from epochal.testing.servers.artifacts import one_at_a_time, print_progress, run_once
+from epochal.testing.servers.artifacts import print_progress
+from epochal.testing.servers.cached_folders import made_once, run_with_lock
 from epochal.testing.servers.errors import ServerFailed
 
 TIMEOUT = 1800
@@ -63,18 +63,12 @@ def find_go() -> str | None:
 
 def built(program: GoProgram, tell: Callable[[str], None] | None = None) -> Path:
     """The program's file. The first call builds it."""
-    folder = program.folder
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(folder) as lock:
-            if not folder.exists():
-                _build(program, folder, tell or print_progress, lock)
+    made_once(program.folder, lambda part, lock: _built(program, part, tell or print_progress, lock))
     return program.path
 
 
-def _build(program: GoProgram, folder: Path, tell: Callable[[str], None], lock: int) -> None:
-    for leftover in folder.parent.glob(f"{folder.name}.part-*"):  # of a build that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
+def _built(program: GoProgram, part: Path, tell: Callable[[str], None], lock: int) -> Path:
+    """The folder below `part` that has the program."""
     go = find_go()
     if go is None:
         raise ServerFailed(
@@ -82,17 +76,16 @@ def _build(program: GoProgram, folder: Path, tell: Callable[[str], None], lock: 
             f"Install it, or put the program into {program.path}"
         )
     tell(f"building {program.title} {program.version} ({program.takes}, once)")
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as part:
-        made = Path(part, "bin")
-        fault = _run([go, "install", program.target], made, lock)
-        if fault is not None:
-            raise ServerFailed(f"{program.title} could not be built: `go install {program.target}` {fault}")
-        os.rename(made, folder)
+    made = part / "bin"
+    fault = _run([go, "install", program.target], made, lock)
+    if fault is not None:
+        raise ServerFailed(f"{program.title} could not be built: `go install {program.target}` {fault}")
+    return made
 
 
 def _run(command: list[str], made: Path, lock: int) -> str | None:
     """Run a command that puts a program into a folder; returns the error, or None."""
     environment = {**os.environ, "GOBIN": str(made), "CGO_ENABLED": "0"}  # no compiler of C is needed
-    return run_once(
+    return run_with_lock(
         command, environment, lock, lambda done: done.stderr.strip()[-TAIL:], folder=made.parent, timeout=TIMEOUT
     )

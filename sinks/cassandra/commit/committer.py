@@ -15,7 +15,7 @@ from epochal.sinks.cassandra.layout import STREAMS, home_of
 from epochal.sinks.cassandra.ledger import Ledger
 from epochal.sinks.cassandra.ledger_state import StreamState, maker_of
 from epochal.sinks.cassandra.table import identity, read
-from epochal.sinks.spark.staged_files import batches_in
+from epochal.sinks.spark.staged_files import read_by_spark
 from epochal.sinks.storage.connect import is_connect
 from epochal.sinks.storage.hadoop import running_session, session_for
 from epochal.sinks.storage.paths import spark_path
@@ -26,8 +26,6 @@ from epochal.txn.model import NO_EPOCH, Attempt, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")  # Spark's conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +172,6 @@ class Committer:
             jobs.run_here(job, {name: path.removeprefix("file:") for name, path in files.items()})
 
     def _run_in_spark(self, spark: SparkSession, job: jobs.Job, files: Mapping[str, str]) -> None:
-        from pyspark.errors import PySparkException
-
-        try:
+        paths = [path.removeprefix("file:") for path in files.values()]
+        with read_by_spark(self.files, paths, f"sink {self.name!r}: "):
             jobs.run_in_spark(spark, job, files)
-        except PySparkException as fault:
-            if (fault.getCondition() or "").startswith(UNREADABLE):
-                for path in files.values():  # DataLost for one that was changed; else the file system was away
-                    for _ in batches_in(self.files, path.removeprefix("file:"), f"sink {self.name!r}: "):
-                        pass
-            raise

@@ -110,6 +110,10 @@ class PartsSender:
     def _answers(self, job: Job, attempt: Attempt, staged: StagedEpoch) -> list[Answer]:
         if not job.parts:
             return []
+        with self.files.read_by_executors(attempt, staged):
+            return self._sent(job, attempt, staged)
+
+    def _sent(self, job: Job, attempt: Attempt, staged: StagedEpoch) -> list[Answer]:
         frames = self.files.by_file(attempt, staged, name=lanes.FILE, row=lanes.ROW)
         if frames is None:
             one_by_one = sorted(staged.files)

@@ -9,6 +9,11 @@ import re
 
 TRANSIENT = frozenset({408, 409, 425, 429})  # and all from 500, but for those that will not change:
 NEVER = frozenset({501, 505})
+VARIABLES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+}
 CREDENTIALS = ("credential error", "token request", "//169.254.")  # the last is where a machine's role is asked for
 
 
@@ -40,13 +45,13 @@ def fault_of(path: str, fault: Exception, *, creates: bool = True) -> Exception:
     if isinstance(fault, exceptions.AlreadyExistsError | exceptions.PreconditionError):
         return Taken(path) if creates else Away(f"{path}: {reason(str(fault))}")
     if isinstance(fault, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError) or status in (401, 403):
-        return PermissionError(f"{path}: {reason(str(fault))}. Check the credentials in the environment")
+        return PermissionError(f"{path}: {_denied(path, str(fault))}")
     if isinstance(fault, exceptions.NotSupportedError | exceptions.InvalidPathError):
         return OSError(f"{path}: this store has no such request, or no such names")
     if isinstance(fault, exceptions.BaseError):
         if status is None or status in TRANSIENT or (status >= 500 and status not in NEVER):
-            return Away(f"{path}: {reason(str(fault))}")
-        return OSError(f"{path}: {reason(str(fault))}")
+            return Away(f"{path}: {_why(path, str(fault))}")
+        return OSError(f"{path}: {_why(path, str(fault))}")
     if isinstance(fault, ValueError):
         return OSError(f"{path}: an object cannot have this name")
     return fault
@@ -57,7 +62,7 @@ def answered(path: str, status: int | None) -> OSError:
     if status is None:
         return Away(f"{path}: the store did not answer")
     if status in (401, 403):
-        return PermissionError(f"{path}: the store answered {status}. Check the credentials in the environment")
+        return PermissionError(f"{path}: {_denied(path, f'status code: {status}')}")
     again = status in TRANSIENT or (status >= 500 and status not in NEVER)
     return (Away if again else OSError)(f"{path}: the store answered {status}")
 
@@ -70,20 +75,56 @@ def reason(text: str) -> str:
     >>> reason("error sending request ... Connection refused ... https://host?sig=SECRET")
     'the store cannot be reached: connection refused'
     >>> reason("Error performing PUT http://169.254.169.254/latest/api/token - status code: 403 Forbidden")
-    'no usable credentials: set them in the environment, or run where the machine has a role'
+    'no usable credentials'
     """
     status = _status(text)
-    words = text.lower()
-    if any(sign in words for sign in CREDENTIALS):
-        return "no usable credentials: set them in the environment, or run where the machine has a role"
+    if _lacks_credentials(text):
+        return "no usable credentials"
     if status is not None:
         code = re.search(r"<Code>(\w{1,60})</Code>", text)
         return f"the store answered {status}" + (f" {code[1]}" if code else "")
+    words = text.lower()
     if "connection refused" in words:
         return "the store cannot be reached: connection refused"
     if "timed out" in words or "timedout" in words:
         return "the store did not answer in time"
     return "the connection broke before the answer"
+
+
+def _lacks_credentials(text: str) -> bool:
+    """Whether no request was signed: nothing gave credentials to sign it with."""
+    return any(sign in text.lower() for sign in CREDENTIALS)
+
+
+def _denied(path: str, text: str) -> str:
+    """Why a store lets nobody in, and where it looked for credentials.
+
+    >>> _denied("s3://bucket/a", "... status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code></Error>")
+    'the store answered 403 SignatureDoesNotMatch. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'
+    """
+    return _why(path, text) if _lacks_credentials(text) else f"{reason(text)}. Check {_variables(path)}"
+
+
+def _why(path: str, text: str) -> str:
+    """The reason of an error, with the variables to set if there are no credentials."""
+    return _no_credentials(path) if _lacks_credentials(text) else reason(text)
+
+
+def _no_credentials(path: str) -> str:
+    """What to do where nothing gave credentials.
+
+    >>> _no_credentials("gs://bucket/a")
+    'no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS in the environment, or run where the machine has a role'
+    """
+    elsewhere = ", and AWS_ENDPOINT_URL for a store that is not Amazon's" if path.startswith("s3") else ""
+    return (
+        f"no usable credentials: set {_variables(path)} in the environment{elsewhere}, or run where the machine has a "
+        "role"
+    )
+
+
+def _variables(path: str) -> str:
+    return VARIABLES.get(path.partition("://")[0], "the credentials")
 
 
 def _status(text: str) -> int | None:

@@ -47,11 +47,15 @@ function driverText(shot, now) {
 
 function facts(shot, now) {
   const below = (text) => h('span', { class: 'dim below' }, text);
+  const waiting = [
+    ...(shot.unpublished ? [`${counted(shot.unpublished.parts, 'open part')} cannot be read yet`] : []),
+    ...shot.uncounted.map((sink) => `whether ${sink} has open parts was not checked`),
+  ];
   const pairs = [
     ['Driver', driverText(shot, now)],
     ['Started', [moment(shot.driver.started), shot.driver.version ? below(`epochal ${shot.driver.version}`) : null]],
     ['Spark committed', [`epoch ${number(shot.committed)}`, below(`${shot.commit} mode`)]],
-    shot.unpublished ? ['Settled', [`epoch ${number(shot.done)}`, below(`${counted(shot.unpublished.parts, 'open part')} cannot be read yet`)]]
+    waiting.length ? ['Settled', [`epoch ${number(shot.done)}`, ...waiting.map(below)]]
       : ['In every sink', `epoch ${number(shot.done)}`],
     ['Journal', [counted(shot.journal.records, 'record'), below(size(shot.journal.bytes))]],
   ];
