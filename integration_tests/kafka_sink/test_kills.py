@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from integration_tests.cassandra import test_all_kinds as all_kinds
 from integration_tests.kafka_sink import test_parts as parts
 from integration_tests.kafka_sink.checks import check_a_stalled_driver, check_after_a_kill, check_at_the_end, visible
+from integration_tests.kafka_sink.conftest import Targets
 from integration_tests.kafka_sink.consuming import Target
 from integration_tests.spark import checks
 from integration_tests.spark.audits import check_all_exact
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import Lane, killed_at_each, killed_side_by_side, worlds_below
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.test_kill_chain import OF_KAFKA, check_readers_agree
@@ -27,12 +29,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 # Of three sinks (files, Delta, Kafka) the third is Kafka's. Other steps of its own are in test_all_kinds.py of
 # Cassandra's folder, and in test_parts.py.
-CHAIN = (
-    "before-send",
-    "after-send",  # an open transaction with all messages
-    "after-mark@2",  # and with the mark: nobody reads what follows in epochal's own topic
-    "before-mark@2",
+LANES = (
+    ("before-send", "after-mark@2"),  # with the mark: nobody reads what follows in epochal's own topic
+    ("after-send", "before-mark@2"),  # an open transaction with all messages
 )
+CHAIN = tuple(point for lane in LANES for point in lane)
 LONG_CHAIN = (
     "before-enrol@3",
     "after-enrol@3",
@@ -73,28 +74,38 @@ def test_the_chains_have_every_failpoint_of_kafka() -> None:
     assert {*OF_KAFKA} <= {point.partition("@")[0] for point in long}
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_a_kill_around_every_step_shows_every_epoch_once_and_none_early(
-    spark: SparkSession, drivers: Children, world: World, target: Target, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, targets: Targets, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    stop, place = world.root / "stop", f"{target.bootstrap}/{target.topic}"
-    reader = drivers.run_module("integration_tests.kafka_sink.reader", str(world.root), place, str(stop))
+    stop, topics = world.root / "stop", [targets() for _ in lanes]
+    places = [f"{target.bootstrap}/{target.topic}" for target in topics]
+    worlds = worlds_below(world, len(lanes))
+    readers = [
+        drivers.run_module("integration_tests.kafka_sink.reader", str(one.root), place, str(stop))
+        for one, place in zip(worlds, places, strict=True)
+    ]
 
-    def check() -> None:
-        checks.check_after_a_kill(world)
-        check_after_a_kill(world, target)
+    def check(one: World, target: Target) -> None:
+        checks.check_after_a_kill(one)
+        check_after_a_kill(one, target)
 
-    arguments = ("--small-journal", "--digest", "--sinks", "topics", "--topic", place)
-    files = killed_at_each(drivers, world, chain, arguments, check)
+    arguments = ("--small-journal", "--digest", "--sinks", "topics", "--topic")
+    killed = [
+        Lane(world=one, chain=chain, arguments=(*arguments, place), check=partial(check, one, target))
+        for one, chain, place, target in zip(worlds, lanes, places, topics, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed)
     stop.touch()
-    seen = json.loads(reader.wait().output.splitlines()[-1])
+    looks = [json.loads(reader.wait().output.splitlines()[-1]) for reader in readers]
 
-    checks.check_at_the_end(world, files=files)
-    check_at_the_end(world, target, files=files)
-    check_readers_agree(spark, world)
-    check_all_exact(world.checkpoint, sinks=3, rows=files * ROWS)
-    assert seen["faults"] == []
-    assert Counter(map(tuple, seen["rows"])) == all_rows(files)
+    for one, target, files, seen in zip(worlds, topics, counts, looks, strict=True):
+        checks.check_at_the_end(one, files=files)
+        check_at_the_end(one, target, files=files)
+        check_readers_agree(spark, one)
+        check_all_exact(one.checkpoint, sinks=3, rows=files * ROWS)
+        assert seen["faults"] == []
+        assert Counter(map(tuple, seen["rows"])) == all_rows(files)
 
 
 @pytest.mark.matrix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from integration_tests.spark.checks import planned
 from integration_tests.spark.children import Children
@@ -38,6 +39,47 @@ def killed_at_each(
 
     assert last.ending is Ending.DONE, last.output
     return files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A stream that is killed at one place after the other, in the drivers of others that are."""
+
+    world: World
+    chain: Sequence[str]
+    arguments: Sequence[str]
+    check: Callable[[], object]
+    ahead: int = AHEAD
+    rest: Sequence[str] = THE_REST
+
+
+def killed_side_by_side(drivers: Children, lanes: Sequence[Lane]) -> list[int]:
+    """As `killed_at_each` for several streams with as many kills, which share their drivers: each kill finds every
+    stream at a place of its own. Returns how many files each had.
+    """
+    files = [0 for _ in lanes]
+    for points in zip(*(lane.chain for lane in lanes), strict=True):
+        files = [len(planned(lane.world)) + lane.ahead for lane in lanes]
+        for lane, number in zip(lanes, files, strict=True):
+            lane.world.feed(number)
+        where = [(point, lane.world.root, lane.arguments) for point, lane in zip(points, lanes, strict=True)]
+        ended = drivers.run_lanes(where)
+
+        assert ended.ending is Ending.KILLED, f"{points}: {ended.output}"
+        for lane in lanes:
+            lane.check()
+    last = drivers.run_lanes([("", lane.world.root, (*lane.arguments, *lane.rest)) for lane in lanes])
+
+    assert last.ending is Ending.DONE, last.output
+    return files
+
+
+def worlds_below(world: World, number: int) -> list[World]:
+    """A world for each lane."""
+    roots = [world.root / f"lane-{lane}" for lane in range(number)]
+    for root in roots:
+        root.mkdir()
+    return [World(root) for root in roots]
 
 
 def killed_between_epochs(
