@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal.testing import servers
 from epochal.testing.servers import CassandraCluster, KafkaCluster, PostgresServer
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace, keyspace
@@ -46,6 +44,9 @@ LANES = (
     ("before-transaction", "after-transaction", "after-rows@2"),
 )
 CHAIN = tuple(point for lane in LANES for point in lane)
+# Of a stream with dead letters, by default in the same drivers. At the second place rows are written, and the letters
+# are shown in another commit.
+LETTERS = ("after-prepared", "before-ledger", "after-rename")
 LONG_CHAIN = (
     "after-enrol@7",
     *CHAIN,
@@ -70,18 +71,6 @@ LONG_CHAIN = (
     "after-commit@7",
     "before-done",
 )
-
-
-@pytest.fixture
-def broker() -> Iterator[KafkaCluster]:
-    with servers.kafka(own=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with servers.postgres() as server:
-        yield server
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,11 @@ class Stores:
         topics.check_at_the_end(self.world, self.target, files=files)
 
 
-@pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("lanes", "letters"),
+    [(LANES, LETTERS), pytest.param((LONG_CHAIN,), (), marks=pytest.mark.matrix)],
+    ids=["short", "long"],
+)
 def test_a_kill_around_every_step_leaves_five_kinds_of_stores_on_the_same_whole_epoch(
     spark: SparkSession,
     drivers: Children,
@@ -125,7 +118,9 @@ def test_a_kill_around_every_step_leaves_five_kinds_of_stores_on_the_same_whole_
     postgres: PostgresServer,
     broker: KafkaCluster,
     lanes: tuple[tuple[str, ...], ...],
+    letters: tuple[str, ...],
 ) -> None:
+    """By default a stream with dead letters dies beside the others: its output and they are the input."""
     with ExitStack() as stack:
 
         def stores(one: World) -> Stores:
@@ -143,12 +138,38 @@ def test_a_kill_around_every_step_leaves_five_kinds_of_stores_on_the_same_whole_
             Lane(world=one.world, chain=chain, arguments=one.arguments, check=one.check)
             for one, chain in zip(kinds, lanes, strict=True)
         ]
-        counts = killed_side_by_side(drivers, killed)
+        if letters:
+            besides = stack.enter_context(keyspace(cassandra))
+            killed.append(lane_of_letters(world, besides, letters))
+        counts = killed_side_by_side(drivers, killed, spark)
         stop.touch()
         looks = [json.loads(reader.wait().output.splitlines()[-1]) for reader in readers]
 
+        if letters:
+            check_letters(world, besides, files=counts.pop())
         for one, files, seen in zip(kinds, counts, looks, strict=True):
             one.check_at_the_end(files=files)
             check_readers_agree(spark, one.world)
             assert seen["faults"] == []
             assert Counter(map(tuple, seen["rows"])) == all_rows(files)
+
+
+def lane_of_letters(world: World, space: Keyspace, chain: tuple[str, ...]) -> Lane:
+    def check() -> None:
+        letters = checks.visible_rows(world.second)
+        rows = streams.visible(space, "kinds") + letters
+        assert not checks.early(world, {row[1] for row in rows})
+        assert max(rows.values(), default=1) == 1
+        assert all(kind == "" for _, _, kind, _ in letters)
+
+    arguments = ("--small-journal", "--sinks", "letters", "--cassandra", streams.make_tables(space))
+    return Lane(world=world, chain=chain, arguments=arguments, check=check)
+
+
+def check_letters(world: World, space: Keyspace, *, files: int) -> None:
+    """Output and dead letters are the input."""
+    rows, letters = streams.visible(space, "kinds"), checks.visible_rows(world.second)
+
+    assert rows + letters == all_rows(files)
+    assert letters
+    assert checks.leftovers(world.second) == []

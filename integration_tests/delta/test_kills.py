@@ -45,7 +45,7 @@ def test_kills_around_merges_and_appends_by_delta_leave_every_row_once(
         Lane(world=one, chain=chain, arguments=("--sinks", "by-delta"), check=lambda: None, ahead=AHEAD)
         for one, chain in zip(worlds_below(world, len(lanes)), lanes, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed)
+    counts = killed_side_by_side(drivers, killed, spark)
 
     for lane, files in zip(killed, counts, strict=True):
         assert set(planned(lane.world).values()) <= committed(lane.world)

@@ -61,10 +61,14 @@ class Stream:
 
     def go_on(self, until: str) -> None:
         """Let it go, and return when its log says this, once more if it has said so before."""
-        assert self._driver is not None
         before = self.times(until)
         self.let_go()
-        self._driver.wait_until(lambda: self.times(until) > before, f"the log to say: {until}")
+        self.wait_for(until, times=before + 1)
+
+    def wait_for(self, what: str, *, times: int = 1) -> None:
+        """Return when the log has said this so often."""
+        assert self._driver is not None
+        self._driver.wait_until(lambda: self.times(what) >= times, f"the log to say: {what}")
 
     def times(self, what: str) -> int:
         """How often the log says something."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +25,9 @@ from integration_tests.spark.checks import (
 )
 from integration_tests.spark.children import Children
 from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -53,7 +57,7 @@ CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "o
 
 @pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
-    drivers: Children, hdfs: HdfsCluster, world: World, lanes: tuple[tuple[str, ...], ...]
+    spark: SparkSession, drivers: Children, hdfs: HdfsCluster, world: World, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
     remotes = [Remote(hdfs, one.root) for one in worlds_below(world, len(lanes))]
     arguments = ("--small-journal", "--sinks", "rolling-rows-parquet,json,avro")
@@ -66,7 +70,7 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
         )
         for remote, chain in zip(remotes, lanes, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed)
+    counts = killed_side_by_side(drivers, killed, spark)
 
     for remote, files in zip(remotes, counts, strict=True):
         publish_what_is_open(f"{remote.uri}/checkpoint")

@@ -1,34 +1,17 @@
-"""One broker for all tests of this folder; a test may kill it."""
+"""Topics of the tests' own."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from epochal.testing import servers
 from epochal.testing.servers import KafkaCluster
 from integration_tests.kafka_sink.consuming import Target
 
 Targets = Callable[[], Target]
-
-
-@pytest.fixture(scope="session")
-def running_broker() -> Iterator[KafkaCluster]:
-    # Transactions that have timed out are rolled back at once.
-    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
-    with servers.kafka(own=True, settings=quick) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def broker(running_broker: KafkaCluster) -> KafkaCluster:
-    """A broker that was started once a run, and again if an earlier test has killed it."""
-    for node in running_broker.nodes:
-        node.start()
-    return running_broker
 
 
 @pytest.fixture

@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal import EpochWriter
 from integration_tests.cassandra import test_all_kinds as all_kinds
 from integration_tests.kafka_sink import test_parts as parts
-from integration_tests.kafka_sink.checks import check_a_stalled_driver, check_after_a_kill, check_at_the_end, visible
+from integration_tests.kafka_sink.checks import (
+    check_a_stalled_driver,
+    check_after_a_kill,
+    check_at_the_end,
+    row_of,
+    visible,
+)
 from integration_tests.kafka_sink.conftest import Targets
 from integration_tests.kafka_sink.consuming import Target
 from integration_tests.spark import checks
 from integration_tests.spark.audits import check_all_exact
 from integration_tests.spark.chains import Lane, killed_at_each, killed_side_by_side, worlds_below
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
+from integration_tests.spark.driver import Ending, kafka_sink
+from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.test_kill_chain import OF_KAFKA, check_readers_agree
 from integration_tests.spark.world import ROWS, World, all_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -95,7 +103,7 @@ def test_a_kill_around_every_step_shows_every_epoch_once_and_none_early(
         Lane(world=one, chain=chain, arguments=(*arguments, place), check=partial(check, one, target))
         for one, chain, place, target in zip(worlds, lanes, places, topics, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed)
+    counts = killed_side_by_side(drivers, killed, spark)
     stop.touch()
     looks = [json.loads(reader.wait().output.splitlines()[-1]) for reader in readers]
 
@@ -135,26 +143,27 @@ def test_a_kill_around_every_step_of_a_topic_alone(drivers: Children, world: Wor
 
 
 def test_nothing_of_an_epoch_is_sent_before_sparks_commit_of_it(
-    drivers: Children, world: World, target: Target
+    spark: SparkSession, world: World, target: Target
 ) -> None:
     world.feed(2)
-    gate = world.root / "gate"
-    arguments = ("--sinks", "topic", "--topic", f"{target.bootstrap}/{target.topic}")
-    driver = drivers.start(world.root, *arguments, "--gate-after-batch", str(gate))
-    driver.wait_for(gate)
+    writer = EpochWriter(kafka_sink(f"{target.bootstrap}/{target.topic}"))
+    seen: list[tuple[bool, set[int], set[int]]] = []
 
-    assert list(world.checkpoint.glob("epochal-staged/*/*/*"))  # all is prepared, and Spark's commits/0 comes next
-    assert not checks.committed(world)
-    assert target.messages(committed=False) == []
+    def batch(rows: DataFrame, epoch: int) -> None:
+        writer(rows, epoch)  # all is prepared, and Spark's commits/N comes next
+        staged = bool(list(world.checkpoint.glob("epochal-staged/*/*/*")))
+        sent = {row_of(message)[1] for message in target.messages(committed=False)}
+        seen.append((staged, checks.committed(world), sent))
 
-    gate.unlink()
-    ended = driver.wait()
-    assert ended.ending is Ending.DONE, ended.output
+    to_checkpoint(stream(spark, world), world).foreachBatch(batch).start().awaitTermination()
+    writer.settle()
+
+    assert seen == [(True, set(), set()), (True, {0}, {0})]
     check_at_the_end(world, target, files=2)
 
 
 @pytest.mark.parametrize("point", [pytest.param("before-send", marks=pytest.mark.matrix), "before-transaction"])
 def test_a_driver_that_stalled_in_mid_commit_is_shut_out_and_changes_nothing_when_it_wakes(
-    drivers: Children, world: World, target: Target, point: str
+    spark: SparkSession, drivers: Children, world: World, target: Target, point: str
 ) -> None:
-    check_a_stalled_driver(drivers, world, target, "topic", point)
+    check_a_stalled_driver(spark, drivers, world, target, "topic", point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from integration_tests.spark.chains import Lane, killed_side_by_side, worlds_bel
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -45,14 +49,16 @@ IN_WORKERS = ("before-copied", "after-copied")
 
 
 def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
-    drivers: Children, world: World, postgres: PostgresServer
+    spark: SparkSession, drivers: Children, world: World, postgres: PostgresServer
 ) -> None:
-    _killed_at(LANES, drivers, world, postgres)
+    _killed_at(LANES, spark, drivers, world, postgres)
 
 
 @pytest.mark.matrix
-def test_the_same_at_every_step_of_both(drivers: Children, world: World, postgres: PostgresServer) -> None:
-    _killed_at((LONG_CHAIN,), drivers, world, postgres, rows=" PRIMARY KEY")
+def test_the_same_at_every_step_of_both(
+    spark: SparkSession, drivers: Children, world: World, postgres: PostgresServer
+) -> None:
+    _killed_at((LONG_CHAIN,), spark, drivers, world, postgres, rows=" PRIMARY KEY")
 
 
 @pytest.mark.parametrize("point", IN_WORKERS)
@@ -71,7 +77,12 @@ def test_a_task_that_dies_and_runs_again_loses_and_doubles_nothing(
 
 
 def _killed_at(
-    lanes: tuple[tuple[str, ...], ...], drivers: Children, world: World, server: PostgresServer, rows: str = ""
+    lanes: tuple[tuple[str, ...], ...],
+    spark: SparkSession,
+    drivers: Children,
+    world: World,
+    server: PostgresServer,
+    rows: str = "",
 ) -> None:
     with ExitStack() as stack:
         spaces = [stack.enter_context(space_on(server)) for _ in lanes]
@@ -84,7 +95,7 @@ def _killed_at(
             )
             for one, chain, space in zip(worlds_below(world, len(lanes)), lanes, spaces, strict=True)
         ]
-        counts = killed_side_by_side(drivers, killed)
+        counts = killed_side_by_side(drivers, killed, spark)
 
         for lane, space, files in zip(killed, spaces, counts, strict=True):
             streams.check_at_the_end(lane.world, space, files=files)

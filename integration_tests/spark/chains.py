@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from integration_tests.spark.checks import planned
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
+from integration_tests.spark.driver import Ending, parsed, run
 from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AHEAD = 6  # files that the source always has more than are planned: no run ends before its kill
 THE_REST = ("--files-per-trigger", "3")  # the last run, which nobody kills, reads what is ahead in two epochs or three
@@ -53,9 +57,9 @@ class Lane:
     rest: Sequence[str] = THE_REST
 
 
-def killed_side_by_side(drivers: Children, lanes: Sequence[Lane]) -> list[int]:
+def killed_side_by_side(drivers: Children, lanes: Sequence[Lane], spark: SparkSession | None = None) -> list[int]:
     """As `killed_at_each` for several streams with as many kills, which share their drivers: each kill finds every
-    stream at a place of its own. Returns how many files each had.
+    stream at a place of its own. With a session, the last runs are in it. Returns how many files each had.
     """
     files = [0 for _ in lanes]
     for points in zip(*(lane.chain for lane in lanes), strict=True):
@@ -68,10 +72,21 @@ def killed_side_by_side(drivers: Children, lanes: Sequence[Lane]) -> list[int]:
         assert ended.ending is Ending.KILLED, f"{points}: {ended.output}"
         for lane in lanes:
             lane.check()
+    if spark is not None:
+        for lane in lanes:
+            run_here(spark, lane.world, *lane.arguments, *lane.rest)
+        return files
     last = drivers.run_lanes([("", lane.world.root, (*lane.arguments, *lane.rest)) for lane in lanes])
 
     assert last.ending is Ending.DONE, last.output
     return files
+
+
+def run_here(spark: SparkSession, world: World, *arguments: str) -> None:
+    """What a driver does that nobody kills, in this process: it has a session, and a start of another takes longer than
+    all that follows.
+    """
+    run(spark, parsed([str(world.root), *arguments]))
 
 
 def worlds_below(world: World, number: int) -> list[World]:
@@ -83,10 +98,15 @@ def worlds_below(world: World, number: int) -> list[World]:
 
 
 def killed_between_epochs(
-    drivers: Children, world: World, chain: Sequence[str], arguments: Sequence[str], check: Callable[[], object]
+    drivers: Children,
+    world: World,
+    chain: Sequence[str],
+    arguments: Sequence[str],
+    check: Callable[[], object],
+    spark: SparkSession | None = None,
 ) -> int:
     """The same for parts that are closed when nothing comes any more: each run adds two epochs, waits until they are
-    idle, and dies. Returns how many files there were.
+    idle, and dies. With a session, the last run is in it. Returns how many files there were.
     """
     for number, point in enumerate(chain, 1):
         name, _, hit = point.partition("@")
@@ -95,6 +115,9 @@ def killed_between_epochs(
 
         assert ended.ending is Ending.KILLED, f"{point}: {ended.output}"
         check()
+    if spark is not None:
+        run_here(spark, world, *arguments)
+        return 2 * len(chain)
     last = drivers.run(world.root, *arguments)
 
     assert last.ending is Ending.DONE, last.output

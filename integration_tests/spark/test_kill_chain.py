@@ -152,7 +152,7 @@ def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
             Lane(world=world, chain=chain, arguments=ARGUMENTS, check=partial(check, number))
             for number, (world, chain) in enumerate(zip(worlds, lanes, strict=True))
         ]
-        files = killed_side_by_side(drivers, [*killed, *([eager_lane(world, eager)] if eager else [])])
+        files = killed_side_by_side(drivers, [*killed, *([eager_lane(world, eager)] if eager else [])], spark)
     stop.touch()
     seen = json.loads(reader.wait().output.splitlines()[-1])
 
