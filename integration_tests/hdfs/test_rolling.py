@@ -14,6 +14,7 @@ from integration_tests.spark.chains import (
     killed_at_each,
     killed_side_by_side,
     killed_under,
+    publish_all_that_is_open,
     publish_what_is_open,
     worlds_below,
 )
@@ -72,8 +73,8 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
     ]
     counts = killed_side_by_side(drivers, killed, spark)
 
+    publish_all_that_is_open([f"{remote.uri}/checkpoint" for remote in remotes])
     for remote, files in zip(remotes, counts, strict=True):
-        publish_what_is_open(f"{remote.uri}/checkpoint")
         one = remote.look()
         check_at_the_end(one, files=files)
         # Of 3, 2 and 3 buckets, each epoch would make as many.

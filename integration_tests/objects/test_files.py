@@ -18,7 +18,7 @@ from integration_tests.spark.chains import (
     Lane,
     killed_at_each,
     killed_side_by_side,
-    publish_what_is_open,
+    publish_all_that_is_open,
     run_here,
     worlds_below,
 )
@@ -125,7 +125,7 @@ def test_the_same_with_the_journal_on_the_store_and_copies_through_memory(driver
     ids=["short", "long"],
 )
 def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
-    drivers: Children, remote: Remote, lanes: tuple[tuple[str, ...], ...]
+    spark_on_s3: SparkSession, drivers: Children, remote: Remote, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
     arguments = ("--sinks", "rolling-rows-parquet,json", "--small-journal")
     worlds = worlds_below(remote.world, len(lanes))
@@ -138,10 +138,10 @@ def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
         Lane(world=place.world, chain=chain, arguments=(*arguments, *place.arguments), check=partial(check, place))
         for place, chain in zip(places, lanes, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed)
+    counts = killed_side_by_side(drivers, killed, spark_on_s3)
 
+    publish_all_that_is_open([str(place.world.checkpoint) for place in places])
     for place, files in zip(places, counts, strict=True):
-        publish_what_is_open(str(place.world.checkpoint))
         world = place.look()
         check_at_the_end(world, files=files)
         assert all(len(visible_files(target)) < 2 * files for target in (world.first, world.second))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from epochal.cli import main
 from integration_tests.spark.checks import planned
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending, parsed, run
@@ -142,6 +143,13 @@ def killed_under(
         return killed_between_epochs(drivers, world, chain, arguments, check)
     chain = ("after-prepared@3", *before, "before-keep@2", *after, "before-manifest@4", "before-cleanup@3")
     return killed_at_each(drivers, world, chain, arguments, check, rest=())  # policies count epochs
+
+
+def publish_all_that_is_open(checkpoints: Sequence[str]) -> None:
+    """Of several streams, the first by the command, the others here: on HDFS and S3 the command starts a Spark."""
+    publish_what_is_open(checkpoints[0])
+    for checkpoint in checkpoints[1:]:
+        assert main(["roll", checkpoint, "--json"]) == 0
 
 
 def publish_what_is_open(checkpoint: str) -> str:

@@ -17,6 +17,7 @@ from integration_tests.spark.chains import (
     killed_between_epochs,
     killed_side_by_side,
     killed_under,
+    publish_all_that_is_open,
     publish_what_is_open,
     run_here,
     worlds_below,
@@ -128,7 +129,8 @@ def test_kills_around_every_step_of_open_parts_lose_and_double_nothing(
     of = formats.split(",")  # pieces that are open are looked into as well
     for one, number in zip(worlds, files, strict=True):
         check_all_exact(one.checkpoint, sinks=len(of), rows=number * ROWS, without_digest=of.count("avro"))
-        _publish(one)
+    publish_all_that_is_open([str(one.checkpoint) for one in worlds])
+    for one, number in zip(worlds, files, strict=True):
         check_at_the_end(one, files=number)  # which lists every file that is not meant to stay
         assert len(visible_files(one.first)) < 2 * number  # of 3 buckets, each epoch would make 3
     assert min(staged) > 0  # else the kills came at the wrong time
