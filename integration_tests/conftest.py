@@ -11,7 +11,7 @@ import pytest
 
 import epochal
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster
+from epochal.testing.servers import CassandraCluster, KafkaCluster, PostgresServer
 from integration_tests.scheduling import ByServer, rank_of
 from integration_tests.spark import jvm
 from integration_tests.spark.children import Children, children
@@ -91,6 +91,30 @@ def view(spark: SparkSession, tmp_path: Path) -> str:
     conf.set("fs.viewfs.mounttable.tests.link./data", f"file:{tmp_path}")
     conf.set("fs.viewfs.impl.disable.cache", "true")  # the next test has another folder
     return "viewfs://tests/data"
+
+
+@pytest.fixture(scope="session")
+def running_broker() -> Iterator[KafkaCluster]:
+    """A broker for all tests of this process; a test that kills it, or needs it, starts it again."""
+    # Transactions that have timed out are rolled back at once.
+    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
+    with servers.kafka(own=True, settings=quick) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def broker(running_broker: KafkaCluster) -> KafkaCluster:
+    """That broker, which runs."""
+    for node in running_broker.nodes:
+        node.start()
+    return running_broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests of this process that do not harm it."""
+    with servers.postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ONE_SERVER = ("cassandra", "connect", "hdfs", "kafka", "kafka_sink", "objects", "postgres")
 BESIDE = {"test_extras.py": "cassandra"}  # they use that server too
+ONE_BROKER = {"kafka": "kafka_sink"}
 # By what they take; whatever is not named here comes after them.
 LONGEST = (
     "cassandra",
@@ -19,7 +20,6 @@ LONGEST = (
     "objects",
     "kafka_sink",
     "postgres",
-    "kafka",
     "spark/test_rolling_kills.py",
     "spark/test_kill_chain.py",
     "spark/test_two_drivers.py",
@@ -52,7 +52,8 @@ def scope_of(test: str) -> str:
     """What a test is run together with: a folder or a module below this one."""
     path = PurePosixPath(test.partition("::")[0])
     below = path.relative_to("integration_tests") if path.parts[0] == "integration_tests" else path
-    return below.parts[0] if below.parts[0] in ONE_SERVER else BESIDE.get(str(below), str(below))
+    folder = below.parts[0]
+    return ONE_BROKER.get(folder, folder) if folder in ONE_SERVER else BESIDE.get(str(below), str(below))
 
 
 def rank_of(test: str) -> int:

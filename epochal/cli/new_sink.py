@@ -1,6 +1,6 @@
 """``epochal new-sink``: a package with a sink of one's own, which works and passes the contract from the start.
 
-What it writes is `examples/sqlite-sink` with other names; the folder `sqlite_sink` here is that example.
+What it writes is `examples/sqlite-sink` with other names. A wheel has that folder as `sqlite_sink` beside this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from epochal.sinks.config import kinds
 from epochal.txn.errors import OptionError
 from epochal.txn.model import Json
 
-TEMPLATE = files("epochal.cli") / "sqlite_sink"
+_PACKAGED = files("epochal.cli") / "sqlite_sink"
+TEMPLATE = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "examples" / "sqlite-sink"
 FILES = ("README.md", "epochal_sqlite.py", "orders_to_sqlite.py", "pyproject.toml", "test_epochal_sqlite.py")
 LONGEST = 40
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace
+from integration_tests.spark.chains import run_here
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -34,7 +38,7 @@ def epochal(world: World, command: str, *, code: int = 0) -> Any:
 
 
 def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
-    drivers: Children, world: World, space: Keyspace
+    spark: SparkSession, drivers: Children, world: World, space: Keyspace
 ) -> None:
     arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
     world.feed(3)
@@ -62,6 +66,5 @@ def test_status_tells_what_waits_in_each_table_and_recover_finishes_it(
     assert epochal(world, "recover")["in_doubt"] == [2]
     assert streams.totals(space) == streams.expected_totals(2)
 
-    ended = drivers.run(world.root, *arguments)
-    assert ended.ending is Ending.DONE, ended.output
+    run_here(spark, world, *arguments)
     streams.check_at_the_end(world, space, files=3)

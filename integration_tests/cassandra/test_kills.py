@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal import EpochWriter
 from integration_tests.cassandra import streams
 from integration_tests.cassandra.tables import Keyspace
-from integration_tests.cassandra.test_all_kinds import CHAIN
+from integration_tests.cassandra.test_all_kinds import CHAIN, check_letters, lane_of_letters
 from integration_tests.spark import checks
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import killed_at_each, run_here
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
+from integration_tests.spark.driver import Ending, cassandra_sinks
+from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.test_kill_chain import OF_CASSANDRA, check_readers_agree
-from integration_tests.spark.world import World, all_rows
+from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -53,8 +55,7 @@ ALONE = (
     "before-ledger@2",
     "after-cleanup@2",
 )
-LETTERS = ("before-ledger",)  # rows are written, and the letters are shown in another commit
-MORE_LETTERS = ("after-write@2", "after-prepared", "before-rows", "after-rename", *LETTERS, "after-commit")
+MORE_LETTERS = ("after-write@2", "after-prepared", "before-rows", "after-rename", "before-ledger", "after-commit")
 IN_WORKERS = ("before-part", "after-part")
 
 
@@ -90,45 +91,33 @@ def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
     streams.check_at_the_end(world, space, files=files)
 
 
-@pytest.mark.parametrize(
-    "chain", [LETTERS, pytest.param(MORE_LETTERS, marks=pytest.mark.matrix)], ids=["short", "long"]
-)
+@pytest.mark.matrix  # by default in the drivers of test_all_kinds.py
 def test_output_and_dead_letters_are_the_input_whatever_is_killed(
-    drivers: Children, world: World, space: Keyspace, chain: tuple[str, ...]
+    drivers: Children, world: World, space: Keyspace
 ) -> None:
-    def check() -> None:
-        letters = checks.visible_rows(world.second)
-        rows = streams.visible(space, "kinds") + letters
-        assert not checks.early(world, {row[1] for row in rows})
-        assert max(rows.values(), default=1) == 1
-        assert all(kind == "" for _, _, kind, _ in letters)
+    lane = lane_of_letters(world, space, MORE_LETTERS)
+    files = killed_at_each(drivers, world, lane.chain, lane.arguments, lane.check)
 
-    arguments = ("--small-journal", "--sinks", "letters", "--cassandra", streams.make_tables(space))
-    files = killed_at_each(drivers, world, chain, arguments, check)
-
-    rows, letters = streams.visible(space, "kinds"), checks.visible_rows(world.second)
-    assert rows + letters == all_rows(files)
-    assert letters
-    assert checks.leftovers(world.second) == []
+    check_letters(world, space, files=files)
 
 
 def test_nothing_of_an_epoch_is_visible_before_sparks_commit_of_it(
-    drivers: Children, world: World, space: Keyspace
+    spark: SparkSession, world: World, space: Keyspace
 ) -> None:
     world.feed(2)
-    gate = world.root / "gate"
-    arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
-    driver = drivers.start(world.root, *arguments, "--gate-after-batch", str(gate))
-    driver.wait_for(gate)
+    writer = EpochWriter(*cassandra_sinks(streams.make_tables(space)))
+    seen: list[tuple[bool, set[int], set[int]]] = []
 
-    assert list(world.checkpoint.glob("epochal-staged/*/*/*"))  # all is prepared, and Spark's commits/0 comes next
-    assert not checks.committed(world)
-    assert not streams.visible(space)
-    assert not streams.totals(space)
+    def batch(rows: DataFrame, epoch: int) -> None:
+        writer(rows, epoch)  # all is prepared, and Spark's commits/N comes next
+        staged = bool(list(world.checkpoint.glob("epochal-staged/*/*/*")))
+        last = max((file for _, _, file in streams.totals(space).values()), default=-1)
+        seen.append((staged, checks.committed(world), {row[1] for row in streams.visible(space)} | {*range(last + 1)}))
 
-    gate.unlink()
-    ended = driver.wait()
-    assert ended.ending is Ending.DONE, ended.output
+    to_checkpoint(stream(spark, world), world).foreachBatch(batch).start().awaitTermination()
+    writer.settle()
+
+    assert seen == [(True, set(), set()), (True, {0}, {0})]
     streams.check_at_the_end(world, space, files=2)
 
 
@@ -147,7 +136,7 @@ def test_workers_that_die_again_and_again_lose_and_double_nothing(
 
 
 def test_a_driver_that_stalled_in_mid_commit_changes_nothing_when_it_wakes(
-    drivers: Children, world: World, space: Keyspace
+    spark: SparkSession, drivers: Children, world: World, space: Keyspace
 ) -> None:
     arguments = ("--sinks", "cassandra", "--cassandra", streams.make_tables(space))
     world.feed(3)
@@ -155,12 +144,11 @@ def test_a_driver_that_stalled_in_mid_commit_changes_nothing_when_it_wakes(
     stalled = drivers.start(world.root, *arguments, points=f"before-rows=pause:{gate}@3")
     stalled.wait_for(gate)
     world.feed(4)
-    newer = drivers.run(world.root, *arguments)
+    run_here(spark, world, *arguments)
     between = streams.totals(space)
     gate.unlink()
     woken = stalled.wait()
 
-    assert newer.ending is Ending.DONE, newer.output
     assert woken.ending in (Ending.FENCED_OUT, Ending.CONCURRENT_UPDATE, Ending.FAILED), woken.output
     assert between == streams.expected_totals(4)
     streams.check_at_the_end(world, space, files=4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import Lane, killed_side_by_side, worlds_below
 from integration_tests.spark.checks import committed, planned
 from integration_tests.spark.children import Children
 from integration_tests.spark.world import World, all_rows
@@ -33,17 +33,25 @@ LONG_CHAIN = (
 )
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "lanes",
+    [tuple((point,) for point in CHAIN), pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)],
+    ids=["short", "long"],
+)
 def test_kills_around_merges_and_appends_by_delta_leave_every_row_once(
-    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    arguments = ("--sinks", "by-delta")
-    files = killed_at_each(drivers, world, chain, arguments, lambda: None, ahead=AHEAD)
+    killed = [
+        Lane(world=one, chain=chain, arguments=("--sinks", "by-delta"), check=lambda: None, ahead=AHEAD)
+        for one, chain in zip(worlds_below(world, len(lanes)), lanes, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed, spark)
 
-    assert set(planned(world).values()) <= committed(world)
-    for table in (world.second, world.table):
-        theirs = spark.read.format("delta").load(str(table)).collect()
-        others = DeltaTable(table).to_pyarrow_table().to_pylist()
-        assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in theirs) == all_rows(files)
-        assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in others) == all_rows(files)
-        assert list(table.glob("_epochal/staged/*/*")) == []
+    for lane, files in zip(killed, counts, strict=True):
+        assert set(planned(lane.world).values()) <= committed(lane.world)
+        for table in (lane.world.second, lane.world.table):
+            theirs = spark.read.format("delta").load(str(table)).collect()
+            others = DeltaTable(table).to_pyarrow_table().to_pylist()
+            assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in theirs) == all_rows(files)
+            assert Counter((r["id"], r["file"], r["kind"], r["word"]) for r in others) == all_rows(files)
+            assert list(table.glob("_epochal/staged/*/*")) == []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
 from integration_tests.hdfs.remote import Remote
+from integration_tests.spark.chains import run_here
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import Child, Children, Ended
 from integration_tests.spark.driver import Ending
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILES = 4
 ENDLESS = "--endless"
@@ -61,10 +66,14 @@ class Stream:
 
     def go_on(self, until: str) -> None:
         """Let it go, and return when its log says this, once more if it has said so before."""
-        assert self._driver is not None
         before = self.times(until)
         self.let_go()
-        self._driver.wait_until(lambda: self.times(until) > before, f"the log to say: {until}")
+        self.wait_for(until, times=before + 1)
+
+    def wait_for(self, what: str, *, times: int = 1) -> None:
+        """Return when the log has said this so often."""
+        assert self._driver is not None
+        self._driver.wait_until(lambda: self.times(what) >= times, f"the log to say: {what}")
 
     def times(self, what: str) -> int:
         """How often the log says something."""
@@ -97,6 +106,10 @@ class Stream:
             if self.user:
                 environment.setenv("HADOOP_USER_NAME", self.user)
             return self._drivers.start(self.remote.world.root, *given, points=points)
+
+    def run_here(self, spark: SparkSession) -> None:
+        """Go on with it in this process, to its end, as a user who may do everything."""
+        run_here(spark, self.remote.world, "--sinks", "1", *self.remote.arguments)
 
     def check_resumed(self) -> None:
         """It was held, goes on by itself, and every row is there once."""

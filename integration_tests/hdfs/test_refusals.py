@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,49 +15,47 @@ from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, N
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.driver import Ending
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
 FIRST_COMMIT = "before-commit@1"  # of which buckets are made
 
 
-def test_safe_mode_in_mid_commit_holds_the_stream_until_it_is_left(stream: Stream, mortal_hdfs: HdfsCluster) -> None:
-    stream.stop_at(MID_COMMIT)
-    with safe_mode(mortal_hdfs):
-        stream.go_on(until=HELD)
-
-    assert f"epoch 1 cannot be committed to first: OSError: {stream.remote.uri}/first/" in stream.told(HELD)
-    assert "Name node is in safe mode" in stream.told(HELD)
-    stream.check_resumed()
-
-
-def test_a_full_namespace_quota_holds_the_stream_until_it_is_lifted(stream: Stream, mortal_hdfs: HdfsCluster) -> None:
-    stream.stop_at(FIRST_COMMIT)
+def test_a_quota_a_withdrawn_right_and_safe_mode_hold_the_stream_one_after_the_other_until_they_are_lifted(
+    stream: Stream, mortal_hdfs: HdfsCluster
+) -> None:
+    stream.run_as("eve")
+    stops = stream.stops((FIRST_COMMIT, MID_COMMIT))
+    next(stops)
     with quota(mortal_hdfs, "Quota", stream.target):
         stream.go_on(until=HELD)
-
-    assert f"epoch 0 cannot be committed to first: OSError: {stream.remote.uri}/first/kind=" in stream.told(HELD)
-    assert f"quota (directories and files) of directory {stream.target} is exceeded" in stream.told(HELD)
-    assert "Raise the quota" in stream.told(HELD)
-    stream.check_resumed()
-
-
-def test_a_right_that_is_withdrawn_holds_the_stream_until_it_is_given_back(stream: Stream) -> None:
-    stream.run_as("eve")
-    stream.stop_at(FIRST_COMMIT)
-    stream.give("adam", stream.target)
-    stream.go_on(until=HELD)
+        full, end = stream.told(HELD), len(stream.log())
+        stream.give("adam", stream.target)
+    stream.wait_for("PermissionError")
+    withdrawn = stream.told("PermissionError", after=end)
     stream.give("eve", stream.target)
+    next(stops)
+    end = len(stream.log())
+    with safe_mode(mortal_hdfs):
+        stream.go_on(until=HELD)
+    safe = stream.told(HELD, after=end)
 
-    assert f"epoch 0 cannot be committed to first: PermissionError: {stream.remote.uri}/first/kind=" in stream.told(
-        HELD
-    )
-    assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in stream.told(HELD)
+    buckets = f"{stream.remote.uri}/first/kind="
+    assert f"epoch 0 cannot be committed to first: OSError: {buckets}" in full
+    assert f"quota (directories and files) of directory {stream.target} is exceeded" in full
+    assert "Raise the quota" in full
+    assert f"epoch 0 cannot be committed to first: PermissionError: {buckets}" in withdrawn
+    assert f'user=eve, access=WRITE, inode="{stream.target}":adam' in withdrawn
+    assert f"epoch 1 cannot be committed to first: OSError: {stream.remote.uri}/first/" in safe
+    assert "Name node is in safe mode" in safe
     stream.check_resumed()
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.matrix)], ids=["three", "five"])
 def test_whatever_fails_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
-    stream: Stream, mortal_hdfs: HdfsCluster, every: bool
+    spark: SparkSession, stream: Stream, mortal_hdfs: HdfsCluster, every: bool
 ) -> None:
     """Faults, each in the driver that starts after the one before: every start but the first is a next start."""
     stream.run_as("eve")
@@ -87,8 +86,7 @@ def test_whatever_fails_while_an_epoch_is_staged_stops_the_query_and_the_next_st
 
     stopped_by(_killed(mortal_hdfs, mortal_hdfs.nodes), "before-prepared")
 
-    last = stream.start().wait()
-    assert last.ending is Ending.DONE, last.output
+    stream.run_here(spark)
     check_at_the_end(stream.remote.look(), files=FILES)
 
 

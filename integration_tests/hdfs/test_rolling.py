@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import pytest
 
+from epochal.testing.servers import HdfsCluster
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.chains import killed_at_each, killed_under, publish_what_is_open
+from integration_tests.spark.chains import (
+    Lane,
+    killed_at_each,
+    killed_side_by_side,
+    killed_under,
+    publish_all_that_is_open,
+    publish_what_is_open,
+    worlds_below,
+)
 from integration_tests.spark.checks import (
     check_at_the_end,
     check_closed_by_policy,
@@ -13,6 +25,10 @@ from integration_tests.spark.checks import (
     visible_files,
 )
 from integration_tests.spark.children import Children
+from integration_tests.spark.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -31,27 +47,38 @@ LONG_CHAIN = (
     "before-cleanup@2",
 )
 # Where HDFS does what no local disk does; writing, keeping and the manifest are the same code as there.
-CHAIN = (
-    "before-join",
-    "after-join",
-    "after-copy",
-    "before-rename@2",
+LANES = (
+    ("before-join", "after-copy"),
+    ("after-join", "before-rename@2"),
 )
+CHAIN = tuple(point for lane in LANES for point in lane)
 # What makes one file of pieces on HDFS.
 CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "orc": "merge"}
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
-    drivers: Children, remote: Remote, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, hdfs: HdfsCluster, world: World, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    files = _killed(drivers, remote, chain, "rolling-rows-parquet,json,avro")
+    remotes = [Remote(hdfs, one.root) for one in worlds_below(world, len(lanes))]
+    arguments = ("--small-journal", "--sinks", "rolling-rows-parquet,json,avro")
+    killed = [
+        Lane(
+            world=remote.world,
+            chain=chain,
+            arguments=(*arguments, *remote.arguments),
+            check=partial(_check_after_a_kill, remote),
+        )
+        for remote, chain in zip(remotes, lanes, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed, spark)
 
-    publish_what_is_open(f"{remote.uri}/checkpoint")
-    world = remote.look()
-    check_at_the_end(world, files=files)
-    # Of 3, 2 and 3 buckets, each epoch would make as many.
-    assert all(len(visible_files(target)) < 2 * files for target in (world.first, world.second, world.table))
+    publish_all_that_is_open([f"{remote.uri}/checkpoint" for remote in remotes])
+    for remote, files in zip(remotes, counts, strict=True):
+        one = remote.look()
+        check_at_the_end(one, files=files)
+        # Of 3, 2 and 3 buckets, each epoch would make as many.
+        assert all(len(visible_files(target)) < 2 * files for target in (one.first, one.second, one.table))
 
 
 @pytest.mark.matrix
@@ -59,7 +86,8 @@ def test_kills_around_the_copying_of_row_groups_on_hdfs_lose_and_double_nothing(
     drivers: Children, remote: Remote
 ) -> None:
     chain = ("before-copy", "after-copy", "after-copy@3", "after-prepared@3", "before-rename@2", "before-manifest@3")
-    files = _killed(drivers, remote, chain, "rolling-rows-groups")
+    arguments = ("--small-journal", "--sinks", "rolling-rows-groups", *remote.arguments)
+    files = killed_at_each(drivers, remote.world, chain, arguments, partial(_check_after_a_kill, remote))
 
     publish_what_is_open(f"{remote.uri}/checkpoint")
     world = remote.look()
@@ -75,17 +103,12 @@ def test_every_policy_and_format_survives_kills_on_hdfs(
 ) -> None:
     closing = [CLOSING[format_] for format_ in formats.split(",")]
     arguments = ("--small-journal", "--sinks", f"rolling-{policy}-{formats}", *remote.arguments)
-
-    def look() -> None:
-        check_parts_after_a_kill(remote.look())
-
-    files = killed_under(policy, drivers, remote.world, closing, arguments, look)
+    files = killed_under(policy, drivers, remote.world, closing, arguments, partial(_check_after_a_kill, remote))
     publish_what_is_open(f"{remote.uri}/checkpoint")
 
     check_at_the_end(remote.look(), files=files)
     check_closed_by_policy(remote.world, policy, formats, files=files)
 
 
-def _killed(drivers: Children, remote: Remote, chain: tuple[str, ...], sinks: str) -> int:
-    arguments = ("--small-journal", "--sinks", sinks, *remote.arguments)
-    return killed_at_each(drivers, remote.world, chain, arguments, lambda: check_parts_after_a_kill(remote.look()))
+def _check_after_a_kill(remote: Remote) -> None:
+    check_parts_after_a_kill(remote.look())

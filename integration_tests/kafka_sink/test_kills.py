@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal import EpochWriter
 from integration_tests.cassandra import test_all_kinds as all_kinds
 from integration_tests.kafka_sink import test_parts as parts
-from integration_tests.kafka_sink.checks import check_a_stalled_driver, check_after_a_kill, check_at_the_end, visible
+from integration_tests.kafka_sink.checks import (
+    check_a_stalled_driver,
+    check_after_a_kill,
+    check_at_the_end,
+    row_of,
+    visible,
+)
+from integration_tests.kafka_sink.conftest import Targets
 from integration_tests.kafka_sink.consuming import Target
 from integration_tests.spark import checks
 from integration_tests.spark.audits import check_all_exact
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import Lane, killed_at_each, killed_side_by_side, worlds_below
 from integration_tests.spark.children import Children
-from integration_tests.spark.driver import Ending
+from integration_tests.spark.driver import Ending, kafka_sink
+from integration_tests.spark.queries import stream, to_checkpoint
 from integration_tests.spark.test_kill_chain import OF_KAFKA, check_readers_agree
 from integration_tests.spark.world import ROWS, World, all_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 # Of three sinks (files, Delta, Kafka) the third is Kafka's. Other steps of its own are in test_all_kinds.py of
 # Cassandra's folder, and in test_parts.py.
-CHAIN = (
-    "before-send",
-    "after-send",  # an open transaction with all messages
-    "after-mark@2",  # and with the mark: nobody reads what follows in epochal's own topic
-    "before-mark@2",
+LANES = (
+    ("before-send", "after-mark@2"),  # with the mark: nobody reads what follows in epochal's own topic
+    ("after-send", "before-mark@2"),  # an open transaction with all messages
 )
+CHAIN = tuple(point for lane in LANES for point in lane)
 LONG_CHAIN = (
     "before-enrol@3",
     "after-enrol@3",
@@ -73,28 +82,38 @@ def test_the_chains_have_every_failpoint_of_kafka() -> None:
     assert {*OF_KAFKA} <= {point.partition("@")[0] for point in long}
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_a_kill_around_every_step_shows_every_epoch_once_and_none_early(
-    spark: SparkSession, drivers: Children, world: World, target: Target, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, targets: Targets, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    stop, place = world.root / "stop", f"{target.bootstrap}/{target.topic}"
-    reader = drivers.run_module("integration_tests.kafka_sink.reader", str(world.root), place, str(stop))
+    stop, topics = world.root / "stop", [targets() for _ in lanes]
+    places = [f"{target.bootstrap}/{target.topic}" for target in topics]
+    worlds = worlds_below(world, len(lanes))
+    readers = [
+        drivers.run_module("integration_tests.kafka_sink.reader", str(one.root), place, str(stop))
+        for one, place in zip(worlds, places, strict=True)
+    ]
 
-    def check() -> None:
-        checks.check_after_a_kill(world)
-        check_after_a_kill(world, target)
+    def check(one: World, target: Target) -> None:
+        checks.check_after_a_kill(one)
+        check_after_a_kill(one, target)
 
-    arguments = ("--small-journal", "--digest", "--sinks", "topics", "--topic", place)
-    files = killed_at_each(drivers, world, chain, arguments, check)
+    arguments = ("--small-journal", "--digest", "--sinks", "topics", "--topic")
+    killed = [
+        Lane(world=one, chain=chain, arguments=(*arguments, place), check=partial(check, one, target))
+        for one, chain, place, target in zip(worlds, lanes, places, topics, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed, spark)
     stop.touch()
-    seen = json.loads(reader.wait().output.splitlines()[-1])
+    looks = [json.loads(reader.wait().output.splitlines()[-1]) for reader in readers]
 
-    checks.check_at_the_end(world, files=files)
-    check_at_the_end(world, target, files=files)
-    check_readers_agree(spark, world)
-    check_all_exact(world.checkpoint, sinks=3, rows=files * ROWS)
-    assert seen["faults"] == []
-    assert Counter(map(tuple, seen["rows"])) == all_rows(files)
+    for one, target, files, seen in zip(worlds, topics, counts, looks, strict=True):
+        checks.check_at_the_end(one, files=files)
+        check_at_the_end(one, target, files=files)
+        check_readers_agree(spark, one)
+        check_all_exact(one.checkpoint, sinks=3, rows=files * ROWS)
+        assert seen["faults"] == []
+        assert Counter(map(tuple, seen["rows"])) == all_rows(files)
 
 
 @pytest.mark.matrix
@@ -124,26 +143,27 @@ def test_a_kill_around_every_step_of_a_topic_alone(drivers: Children, world: Wor
 
 
 def test_nothing_of_an_epoch_is_sent_before_sparks_commit_of_it(
-    drivers: Children, world: World, target: Target
+    spark: SparkSession, world: World, target: Target
 ) -> None:
     world.feed(2)
-    gate = world.root / "gate"
-    arguments = ("--sinks", "topic", "--topic", f"{target.bootstrap}/{target.topic}")
-    driver = drivers.start(world.root, *arguments, "--gate-after-batch", str(gate))
-    driver.wait_for(gate)
+    writer = EpochWriter(kafka_sink(f"{target.bootstrap}/{target.topic}"))
+    seen: list[tuple[bool, set[int], set[int]]] = []
 
-    assert list(world.checkpoint.glob("epochal-staged/*/*/*"))  # all is prepared, and Spark's commits/0 comes next
-    assert not checks.committed(world)
-    assert target.messages(committed=False) == []
+    def batch(rows: DataFrame, epoch: int) -> None:
+        writer(rows, epoch)  # all is prepared, and Spark's commits/N comes next
+        staged = bool(list(world.checkpoint.glob("epochal-staged/*/*/*")))
+        sent = {row_of(message)[1] for message in target.messages(committed=False)}
+        seen.append((staged, checks.committed(world), sent))
 
-    gate.unlink()
-    ended = driver.wait()
-    assert ended.ending is Ending.DONE, ended.output
+    to_checkpoint(stream(spark, world), world).foreachBatch(batch).start().awaitTermination()
+    writer.settle()
+
+    assert seen == [(True, set(), set()), (True, {0}, {0})]
     check_at_the_end(world, target, files=2)
 
 
 @pytest.mark.parametrize("point", [pytest.param("before-send", marks=pytest.mark.matrix), "before-transaction"])
 def test_a_driver_that_stalled_in_mid_commit_is_shut_out_and_changes_nothing_when_it_wakes(
-    drivers: Children, world: World, target: Target, point: str
+    spark: SparkSession, drivers: Children, world: World, target: Target, point: str
 ) -> None:
-    check_a_stalled_driver(drivers, world, target, "topic", point)
+    check_a_stalled_driver(spark, drivers, world, target, "topic", point)

@@ -239,9 +239,9 @@ def test_a_kill_around_every_step_of_drivers_shows_every_row_once_and_none_early
 @pytest.mark.matrix
 @pytest.mark.parametrize("point", ["before-mark", "before-transaction"])
 def test_a_driver_that_stalled_in_mid_commit_changes_nothing_when_it_wakes(
-    drivers: Children, world: World, target: Target, point: str
+    spark: SparkSession, drivers: Children, world: World, target: Target, point: str
 ) -> None:
-    check_a_stalled_driver(drivers, world, target, "parts", point)
+    check_a_stalled_driver(spark, drivers, world, target, "parts", point)
 
 
 @pytest.mark.matrix

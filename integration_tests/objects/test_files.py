@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +14,14 @@ from epochal.testing.servers import S3Store
 from epochal.testing.store_proxy import Faults, StoreProxy
 from integration_tests.objects.remote import Remote
 from integration_tests.objects.stores import signatures_count, skip_if_signatures_count
-from integration_tests.spark.chains import killed_at_each, publish_what_is_open
+from integration_tests.spark.chains import (
+    Lane,
+    killed_at_each,
+    killed_side_by_side,
+    publish_all_that_is_open,
+    run_here,
+    worlds_below,
+)
 from integration_tests.spark.checks import (
     check_after_a_kill,
     check_at_the_end,
@@ -22,6 +31,9 @@ from integration_tests.spark.checks import (
 )
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
@@ -108,37 +120,50 @@ def test_the_same_with_the_journal_on_the_store_and_copies_through_memory(driver
 
 
 @pytest.mark.parametrize(
-    "chain", [ROLLING, pytest.param(LONG_ROLLING, marks=pytest.mark.matrix)], ids=["short", "long"]
+    "lanes",
+    [tuple((point,) for point in ROLLING), pytest.param((LONG_ROLLING,), marks=pytest.mark.matrix)],
+    ids=["short", "long"],
 )
 def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
-    drivers: Children, remote: Remote, chain: tuple[str, ...]
+    spark_on_s3: SparkSession, drivers: Children, remote: Remote, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    arguments = ["--sinks", "rolling-rows-parquet,json", "--small-journal", *remote.arguments]
-    files = killed_at_each(drivers, remote.world, chain, arguments, lambda: check_parts_after_a_kill(remote.look()))
-    publish_what_is_open(str(remote.world.checkpoint))
+    arguments = ("--sinks", "rolling-rows-parquet,json", "--small-journal")
+    worlds = worlds_below(remote.world, len(lanes))
+    places = [Remote(remote.s3, f"{remote.uri}/{one.root.name}", one.root) for one in worlds]
 
-    world = remote.look()
-    check_at_the_end(world, files=files)
-    assert all(len(visible_files(target)) < 2 * files for target in (world.first, world.second))
+    def check(place: Remote) -> None:
+        check_parts_after_a_kill(place.look())
+
+    killed = [
+        Lane(world=place.world, chain=chain, arguments=(*arguments, *place.arguments), check=partial(check, place))
+        for place, chain in zip(places, lanes, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed, spark_on_s3)
+
+    publish_all_that_is_open([str(place.world.checkpoint) for place in places])
+    for place, files in zip(places, counts, strict=True):
+        world = place.look()
+        check_at_the_end(world, files=files)
+        assert all(len(visible_files(target)) < 2 * files for target in (world.first, world.second))
 
 
-def test_of_two_drivers_on_one_target_the_stalled_one_is_fenced_out(drivers: Children, remote: Remote) -> None:
+def test_of_two_drivers_on_one_target_the_stalled_one_is_fenced_out(
+    spark_on_s3: SparkSession, drivers: Children, remote: Remote
+) -> None:
     world, arguments = remote.world, ["--sinks", "1", *remote.arguments]
     gate = world.root / "gate"
     world.feed(3)
     stalled = drivers.start(world.root, *arguments, points=f"after-stage=pause:{gate}@2")
     stalled.wait_for(gate)
     after_stalling = committed(world)
-    second = drivers.run(world.root, *arguments)
+    run_here(spark_on_s3, world, *arguments)
     gate.unlink()
     first = stalled.wait()
 
     assert after_stalling == {0}
-    assert second.ending is Ending.DONE, second.output
     assert first.ending is Ending.FENCED_OUT, first.output
     assert "epoch 1: generation 1 was superseded: its attempt was sealed" in first.output
-    third = drivers.run(world.root, *arguments)
-    assert third.ending is Ending.DONE, third.output
+    run_here(spark_on_s3, world, *arguments)
     check_at_the_end(remote.look(), files=3)
 
 

@@ -12,12 +12,6 @@ from integration_tests.postgres.tables import Space, space_on
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    with servers.postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def mortal_postgres() -> Iterator[PostgresServer]:
     """Another one, for tests that kill it; each leaves it running."""
     with servers.postgres(own=True) as server:

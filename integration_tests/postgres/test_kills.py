@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal.testing.servers import PostgresServer
 from integration_tests.postgres import streams
-from integration_tests.postgres.tables import Space
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.postgres.tables import Space, space_on
+from integration_tests.spark.chains import Lane, killed_side_by_side, worlds_below
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.world import World
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 # Of two tables: with @2 it is the second, whose rows are staged in a table of their own.
-CHAIN = (
-    "before-attempt",
-    "after-attempt@2",
-    "before-filed@2",
-    "after-filed",
-    "before-shown",
-    "after-shown@2",
+LANES = (
+    ("before-attempt", "after-attempt@2"),
+    ("before-filed@2", "after-filed"),
+    ("before-shown", "after-shown@2"),
 )
+CHAIN = tuple(point for lane in LANES for point in lane)
 LONG_CHAIN = (
     "after-enrol",
     *CHAIN,
@@ -45,14 +49,16 @@ IN_WORKERS = ("before-copied", "after-copied")
 
 
 def test_a_kill_around_every_step_leaves_two_tables_on_the_same_whole_epoch(
-    drivers: Children, world: World, space: Space
+    spark: SparkSession, drivers: Children, world: World, postgres: PostgresServer
 ) -> None:
-    _killed_at(CHAIN, drivers, world, space)
+    _killed_at(LANES, spark, drivers, world, postgres)
 
 
 @pytest.mark.matrix
-def test_the_same_at_every_step_of_both(drivers: Children, world: World, space: Space) -> None:
-    _killed_at(LONG_CHAIN, drivers, world, space, rows=" PRIMARY KEY")
+def test_the_same_at_every_step_of_both(
+    spark: SparkSession, drivers: Children, world: World, postgres: PostgresServer
+) -> None:
+    _killed_at((LONG_CHAIN,), spark, drivers, world, postgres, rows=" PRIMARY KEY")
 
 
 @pytest.mark.parametrize("point", IN_WORKERS)
@@ -70,9 +76,26 @@ def test_a_task_that_dies_and_runs_again_loses_and_doubles_nothing(
     streams.check_at_the_end(world, space, files=4)
 
 
-def _killed_at(chain: tuple[str, ...], drivers: Children, world: World, space: Space, rows: str = "") -> None:
-    arguments = ("--small-journal", "--sinks", "postgres", "--postgres", streams.make_tables(space, rows))
-    check = partial(streams.check_after_a_kill, world, space)
-    files = killed_at_each(drivers, world, chain, arguments, check)
+def _killed_at(
+    lanes: tuple[tuple[str, ...], ...],
+    spark: SparkSession,
+    drivers: Children,
+    world: World,
+    server: PostgresServer,
+    rows: str = "",
+) -> None:
+    with ExitStack() as stack:
+        spaces = [stack.enter_context(space_on(server)) for _ in lanes]
+        killed = [
+            Lane(
+                world=one,
+                chain=chain,
+                arguments=("--small-journal", "--sinks", "postgres", "--postgres", streams.make_tables(space, rows)),
+                check=partial(streams.check_after_a_kill, one, space),
+            )
+            for one, chain, space in zip(worlds_below(world, len(lanes)), lanes, spaces, strict=True)
+        ]
+        counts = killed_side_by_side(drivers, killed, spark)
 
-    streams.check_at_the_end(world, space, files=files)
+        for lane, space, files in zip(killed, spaces, counts, strict=True):
+            streams.check_at_the_end(lane.world, space, files=files)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +98,11 @@ class Children:
     def run(self, root: Path, *arguments: str, points: str = "") -> Ended:
         """A driver, seen to its end."""
         return self.start(root, *arguments, points=points).wait()
+
+    def run_lanes(self, lanes: Sequence[tuple[str, Path, Sequence[str]]]) -> Ended:
+        """A driver of several streams, each with its failpoint, its world and its arguments, seen to its end."""
+        given = [("--lane", point, str(root), *arguments) for point, root, arguments in lanes]
+        return self.run_module("integration_tests.spark.lanes", *(word for lane in given for word in lane)).wait()
 
     def run_module(self, module: str, *arguments: str, points: str = "") -> Child:
         """Any module of the tests."""

@@ -60,36 +60,44 @@ class Ending(IntEnum):
 
 def main() -> Ending:
     """Run the query and say how it ended."""
-    arguments = _arguments()
+    arguments = parsed(sys.argv[1:])
+    prepare(arguments)
+    if arguments.log:
+        logging.getLogger().addHandler(logging.FileHandler(arguments.log))
+    try:
+        run(session_of(arguments), arguments)
+    except KeyboardInterrupt:
+        return Ending.INTERRUPTED
+    except Exception as fault:  # noqa: BLE001  # the exit code and the output tell it
+        traceback.print_exc()
+        return ending_of(fault)
+    return Ending.DONE
+
+
+def prepare(arguments: argparse.Namespace) -> None:
+    """What holds for the whole process."""
     faulthandler.register(signal.SIGQUIT)  # asked as Java is, it tells where its threads stand
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run with it ignored
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    if arguments.log:
-        logging.getLogger().addHandler(logging.FileHandler(arguments.log))
     if arguments.small_journal:
         _compact_often()
     if arguments.deaf:
         _hear_nothing()
     if arguments.unaware:
         _look_for_nobody()
-    try:
-        plain = {} if arguments.sinks == "by-delta" else PLAIN
-        given = dict(setting.split("=", 1) for setting in arguments.conf)
-        conf = {**CHEAP, **SHORT_LIVED, **LOOPBACK, **plain, **given}
-        spark = epochal.session(
-            "driver", master=arguments.master, conf=conf, kafka=bool(arguments.kafka), s3=arguments.s3
-        )
-        _run(spark, arguments)
-    except KeyboardInterrupt:
-        return Ending.INTERRUPTED
-    except Exception as fault:  # noqa: BLE001  # the exit code and the output tell it
-        traceback.print_exc()
-        return _ending(fault)
-    return Ending.DONE
 
 
-def _ending(fault: Exception) -> Ending:
+def session_of(arguments: argparse.Namespace) -> SparkSession:
+    """The driver's Spark."""
+    plain = {} if arguments.sinks == "by-delta" else PLAIN
+    given = dict(setting.split("=", 1) for setting in arguments.conf)
+    conf = {**CHEAP, **SHORT_LIVED, **LOOPBACK, **plain, **given}
+    return epochal.session("driver", master=arguments.master, conf=conf, kafka=bool(arguments.kafka), s3=arguments.s3)
+
+
+def ending_of(fault: Exception) -> Ending:
+    """How a driver ends that has failed so."""
     if isinstance(fault, epochal.FencedOut):
         return Ending.FENCED_OUT
     if isinstance(fault, epochal.TwoDrivers):
@@ -288,7 +296,8 @@ def _reached(place: str, table: str) -> dict[str, Any]:
     return {"table": f"{keyspace}.{table}", "contact_points": hosts.split(","), "port": int(port)}
 
 
-def _run(spark: SparkSession, arguments: argparse.Namespace) -> None:
+def run(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    """Start the query and wait for its end."""
     world = World(Path(arguments.root))
     sinks = sinks_of(
         world,
@@ -396,7 +405,8 @@ def _look_for_nobody() -> None:
     Run._look = lambda self: None  # type: ignore[method-assign]
 
 
-def _arguments() -> argparse.Namespace:
+def parsed(given: Sequence[str]) -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("--commit", default="checkpoint")
@@ -435,7 +445,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--wait-elsewhere", default="", help="a file to wait at, before waiting for the query")
     parser.add_argument("--digest", action="store_true", help="sinks digest their rows")
     parser.add_argument("--slow-gate", default="", help="a file that tasks wait for")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 if __name__ == "__main__":

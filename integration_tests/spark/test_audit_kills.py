@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration_tests.spark.audits import check_all_exact, never_differs
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import killed_at_each, run_here
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.world import ROWS, World
 
@@ -45,9 +45,9 @@ def test_parts_that_stay_open_are_exact_after_a_chain_of_kills(
     check_all_exact(world.checkpoint, sinks=2, rows=files * ROWS)
 
 
-def test_the_command_starts_spark_and_says_so_by_its_exit_code(drivers: Children, world: World) -> None:
+def test_the_command_starts_spark_and_says_so_by_its_exit_code(spark: SparkSession, world: World) -> None:
     world.feed(2)
-    drivers.run(world.root, "--sinks", "json", "--digest")
+    run_here(spark, world, "--sinks", "json", "--digest")
     clean = command(world)
     next(world.first.glob("part-*-00000-*")).unlink()
     (world.first / "copy.json").write_text("{}\n")

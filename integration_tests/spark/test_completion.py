@@ -6,13 +6,14 @@ import json
 import logging
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from epochal import Complete, EpochWriter, Rolling, TimeBucket
-from integration_tests.spark.chains import killed_at_each, publish_what_is_open
+from integration_tests.spark.chains import Lane, killed_side_by_side, publish_all_that_is_open, run_here, worlds_below
 from integration_tests.spark.checks import (
     check_at_the_end,
     check_parts_after_a_kill,
@@ -34,6 +35,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 HOUR = TimeBucket("at", "hour")
 CHAIN = ("before-marker@3", "after-marker@2", "before-manifest@6")
+SIDE_BY_SIDE = tuple((point,) for point in CHAIN)
 LONG_CHAIN = (
     "after-write@3",
     "after-prepared@3",
@@ -83,12 +85,11 @@ def expected(files: int) -> dict[str, list[str]]:
 
 
 def test_a_bucket_is_marked_when_the_watermark_has_passed_it_and_again_for_late_rows(
-    drivers: Children, world: World
+    spark: SparkSession, world: World
 ) -> None:
     world.feed(8)
-    ended = drivers.run(world.root, "--sinks", "hours")
+    run_here(spark, world, "--sinks", "hours")
 
-    assert ended.ending == 0, ended.output
     assert markers(world.first) == markers(world.second) == expected(8)
     second = json.loads((world.second / hour_folder(0) / "_SUCCESS-2").read_text())
     assert (second["bucket"], second["version"], second["epoch"]) == (hour_folder(0), 2, 5)
@@ -96,23 +97,30 @@ def test_a_bucket_is_marked_when_the_watermark_has_passed_it_and_again_for_late_
     assert visible_rows(world.second) == Counter(row for row in all_rows(8).elements() if row[1] < 6)
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "lanes", [SIDE_BY_SIDE, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"]
+)
 def test_kills_around_every_step_leave_no_marker_before_its_rows(
-    drivers: Children, world: World, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
-    def check() -> None:
-        check_parts_after_a_kill(world)
-        check_markers(world)
+    def check(one: World) -> None:
+        check_parts_after_a_kill(one)
+        check_markers(one)
 
     arguments = ("--small-journal", "--sinks", "hours")
-    files = killed_at_each(drivers, world, chain, arguments, check, ahead=8, rest=())  # an hour is an epoch
-    apart = set(Counter(planned(world).values()).values()) == {1}
-    publish_what_is_open(str(world.checkpoint))
+    killed = [  # an hour is an epoch
+        Lane(world=one, chain=chain, arguments=arguments, check=partial(check, one), ahead=8, rest=())
+        for one, chain in zip(worlds_below(world, len(lanes)), lanes, strict=True)
+    ]
+    counts = killed_side_by_side(drivers, killed, spark)
 
-    check_at_the_end(world, files=files)
-    check_markers(world)
-    if apart:  # else a kill has put two files into one epoch, and some hours were complete an epoch earlier
-        assert markers(world.first) == markers(world.second) == expected(files)
+    apart = [set(Counter(planned(lane.world).values()).values()) == {1} for lane in killed]
+    publish_all_that_is_open([str(lane.world.checkpoint) for lane in killed])
+    for lane, files, one_each in zip(killed, counts, apart, strict=True):
+        check_at_the_end(lane.world, files=files)
+        check_markers(lane.world)
+        if one_each:  # else a kill has put two files into one epoch, and some hours were complete an epoch earlier
+            assert markers(lane.world.first) == markers(lane.world.second) == expected(files)
 
 
 def test_the_clock_completes_a_bucket_without_new_rows(spark: SparkSession, world: World) -> None:

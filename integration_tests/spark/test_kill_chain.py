@@ -1,11 +1,14 @@
-"""A driver is killed at one failpoint after the other, on one stream: each start recovers from the kill
-before it, goes on, and is killed at the next place.
+"""A driver is killed at one failpoint after the other: each start recovers from the kill before it, goes on, and is
+killed at the next place. Several streams, each with places of its own, share the drivers.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +16,7 @@ from deltalake import DeltaTable
 
 from integration_tests import steps
 from integration_tests.spark.audits import check_all_exact, never_differs
-from integration_tests.spark.chains import killed_at_each
+from integration_tests.spark.chains import Lane, killed_at_each, killed_side_by_side, worlds_below
 from integration_tests.spark.checks import check_after_a_kill, check_at_the_end, committed, visible_rows
 from integration_tests.spark.children import Children
 from integration_tests.spark.cut_reader import CutReader
@@ -71,20 +74,16 @@ LONG_CHAIN = (
 )
 # Every step of files and of Delta on both sides, and a sample of the protocol's: all of those are killed at, for real
 # and by the hundred, in integration_tests/kill_matrix. Left out is what test_rolling_kills.py, test_completion.py and
-# the eager chain below die at; test_every_failpoint.py sees that nothing is forgotten.
-CHAIN = (
-    "before-table",
-    "after-table",
-    "before-write",
-    "after-write",  # leaves staged files without a record, which the next start seals and removes
-    "after-prepared",  # leaves a prepared attempt, which the next start's supersedes
-    "after-decided",
-    "after-rename@9",
-    "after-manifest@2",
-    "before-log",
-    "before-cleanup@3",
-    "after-cleanup@3",
+# the eager chain below die at; test_every_failpoint.py sees that nothing is forgotten. Each line is a stream.
+LANES = (
+    ("before-table", "after-table", "before-write"),
+    # The first leaves staged files without a record, which the next start seals and removes, the second a prepared
+    # attempt, which the next start's supersedes.
+    ("after-write", "after-prepared", "after-decided"),
+    ("after-rename@9", "after-manifest@2", "before-rename"),
+    ("before-log", "before-cleanup@3", "after-cleanup@3"),
 )
+CHAIN = tuple(point for lane in LANES for point in lane)
 # Their chain is in integration_tests/cassandra.
 OF_CASSANDRA = tuple(f"{side}-{step}" for step in steps.OF_CASSANDRA for side in ("before", "after"))
 # Theirs is in integration_tests/kafka_sink.
@@ -113,7 +112,8 @@ LONG_EAGER_CHAIN = (
     "before-done@2",
     "before-snapshot",
 )
-EAGER_CHAIN = ("after-log@2", "after-commit@3")  # shown by some sinks, and by all, without Spark's commits/N
+# Shown by some sinks, by all without Spark's commits/N, and not recorded.
+EAGER_CHAIN = ("after-log@2", "after-commit@3", "before-done@2")
 
 HADOOPS = ("--conf", "spark.epochal.localDisk=false")
 
@@ -124,54 +124,72 @@ def test_the_long_chain_has_every_failpoint_but_those_that_have_chains_of_their_
     assert {point.partition("@")[0] for point in LONG_CHAIN} == set(steps.NAMES) - elsewhere
 
 
-@pytest.mark.parametrize("chain", [CHAIN, pytest.param(LONG_CHAIN, marks=pytest.mark.matrix)], ids=["short", "long"])
+ARGUMENTS = ("--small-journal", "--sinks", "all")
+EAGERLY = (*ARGUMENTS, "--commit", "eager", "--digest")
+
+
+# In the default suite a stream that commits eagerly is killed in the same drivers.
+@pytest.mark.parametrize(
+    ("lanes", "eager"),
+    [(LANES, EAGER_CHAIN), pytest.param((LONG_CHAIN,), (), marks=pytest.mark.matrix)],
+    ids=["short", "long"],
+)
 def test_a_kill_at_every_failpoint_loses_doubles_and_shows_early_nothing(
-    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, lanes: tuple[tuple[str, ...], ...], eager: tuple[str, ...]
 ) -> None:
-    stop = world.root / "stop"
-    reader = drivers.run_module("integration_tests.spark.reader", str(world.root), str(stop))
-    arguments = ("--small-journal", "--sinks", "all")
-    with CutReader(spark, world, sinks=3) as cuts:
+    worlds, stop = worlds_below(world, len(lanes)), world.root / "stop"
+    roots = os.pathsep.join(str(world.root) for world in worlds)
+    reader = drivers.run_module("integration_tests.spark.reader", roots, str(stop))
+    with ExitStack() as stack:
+        cuts = [stack.enter_context(CutReader(spark, world, sinks=3)) for world in worlds]
 
-        def check() -> None:
-            check_after_a_kill(world)
-            if committed(world):
-                cuts.wait_for_a_look()  # however fast or slow the machine is
+        def check(number: int) -> None:
+            check_after_a_kill(worlds[number])
+            if committed(worlds[number]):
+                cuts[number].wait_for_a_look()  # however fast or slow the machine is
 
-        files = killed_at_each(drivers, world, chain, arguments, check)
+        killed = [
+            Lane(world=world, chain=chain, arguments=ARGUMENTS, check=partial(check, number))
+            for number, (world, chain) in enumerate(zip(worlds, lanes, strict=True))
+        ]
+        files = killed_side_by_side(drivers, [*killed, *([eager_lane(world, eager)] if eager else [])], spark)
     stop.touch()
     seen = json.loads(reader.wait().output.splitlines()[-1])
 
-    check_at_the_end(world, files=files)
+    for number, (lane, cut) in enumerate(zip(worlds, cuts, strict=True)):
+        check_at_the_end(lane, files=files[number])
+        assert cut.faults == []
+        assert cut.epochs[-1] == max(committed(lane)), "the last cut has everything"
+        check_readers_agree(spark, lane)
+    assert sum(len(cut.epochs) for cut in cuts) > 2 + len(cuts), "cuts between the kills, not only at the end"
     assert seen["faults"] == []
-    assert cuts.faults == []
-    assert len(cuts.epochs) > 2, "cuts between the kills, not only at the end"
-    assert cuts.epochs[-1] == max(committed(world)), "the last cut has everything"
-    assert seen["looks"] > 100
-    assert seen["files"] > files
-    check_readers_agree(spark, world)
+    assert seen["looks"] > 8 * len(lanes[0])
+    assert seen["files"] > max(files)
+    if eager:
+        check_an_eager_stream(spark, world, files=files[-1])
 
 
 # Without epochal's file system, as in sessions that are not ours; in the default suite the drivers of test_two_drivers.
-@pytest.mark.parametrize(
-    ("chain", "more"),
-    [
-        (EAGER_CHAIN, ()),
-        pytest.param(LONG_EAGER_CHAIN, (), marks=pytest.mark.matrix),
-        pytest.param(LONG_EAGER_CHAIN, HADOOPS, marks=pytest.mark.matrix),
-    ],
-    ids=["epochal's disk", "epochal's disk, long", "Hadoop's disk, long"],
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("more", [(), HADOOPS], ids=["epochal's disk", "Hadoop's disk"])
 def test_eager_commits_survive_a_kill_at_every_failpoint_of_theirs_and_an_audit_finds_them_exact(
-    spark: SparkSession, drivers: Children, world: World, chain: tuple[str, ...], more: tuple[str, ...]
+    spark: SparkSession, drivers: Children, world: World, more: tuple[str, ...]
 ) -> None:
+    lane = eager_lane(world, LONG_EAGER_CHAIN, *more)
+
+    files = killed_at_each(drivers, world, lane.chain, lane.arguments, lane.check)
+    check_an_eager_stream(spark, world, files=files)
+
+
+def eager_lane(world: World, chain: tuple[str, ...], *more: str) -> Lane:
     def check() -> None:
         check_after_a_kill(world, eager=True)
         never_differs(world.checkpoint)
 
-    arguments = ("--small-journal", "--sinks", "all", "--commit", "eager", "--digest", *more)
-    files = killed_at_each(drivers, world, chain, arguments, check)
+    return Lane(world=world, chain=chain, arguments=(*EAGERLY, *more), check=check)
 
+
+def check_an_eager_stream(spark: SparkSession, world: World, *, files: int) -> None:
     check_at_the_end(world, files=files)
     check_readers_agree(spark, world)
     check_all_exact(world.checkpoint, sinks=3, rows=files * ROWS)
