@@ -12,6 +12,7 @@ import pytest
 
 from epochal.cli import main
 from epochal.testing.servers import S3Store
+from epochal.testing.servers.store_server import StoreServer
 from epochal.txn.files import LocalFiles
 from integration_tests.objects.forks import KILLED
 from integration_tests.objects.lives import Life, Lives, rows_of
@@ -19,10 +20,10 @@ from integration_tests.objects.remote import Remote
 
 
 @pytest.fixture
-def life(s3: S3Store, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
-    for name, value in s3.environment.items():
+def life(any_store: StoreServer, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+    for name, value in any_store.environment.items():
         monkeypatch.setenv(name, value)
-    return Life(bucket=s3.url, place=folder, local=str(tmp_path), options=s3.options)
+    return Life(bucket=any_store.url, place=folder, local=str(tmp_path), options=any_store.options)
 
 
 def test_status_recover_log_and_gc_reach_the_journal(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +52,7 @@ def test_status_recover_log_and_gc_reach_the_journal(life: Life, capsys: pytest.
     assert rows_of(1) == []
 
 
+@pytest.mark.usefixtures("s3")
 def test_a_folder_of_an_object_store_that_holds_no_checkpoint_is_refused(
     life: Life, capsys: pytest.CaptureFixture[str]
 ) -> None:
