@@ -29,20 +29,16 @@ TRUE = ("1", "true", "t", "yes", "y", "on")  # as obstore reads a variable
 class Provider:
     """Where the address of a store may be given."""
 
-    name: str
     endpoint_options: tuple[str, ...]
     endpoint_variables: tuple[str, ...]  # in the order in which they count
 
 
 AWS = Provider(
-    "AWS",
     ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
     ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
 )
-GOOGLE = Provider("Google", ("base_url", "google_base_url"), ("GOOGLE_BASE_URL",))
-AZURE = Provider(
-    "Azure", ("endpoint", "azure_storage_endpoint", "azure_endpoint"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-)
+GOOGLE = Provider(("base_url", "google_base_url"), ("GOOGLE_BASE_URL",))
+AZURE = Provider(("endpoint", "azure_storage_endpoint", "azure_endpoint"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"))
 PROVIDERS = {**dict.fromkeys(("s3", "s3a", "s3n"), AWS), "gs": GOOGLE}  # all others are Azure's
 
 
@@ -51,7 +47,7 @@ class Clients:
     """How clients of one bucket are made."""
 
     url: str
-    # These two tell stores with buckets of one name apart. Empty: the provider's own, and no account in the path.
+    # These two tell stores with buckets of one name apart. No endpoint is the provider's own; Azure alone has accounts.
     endpoint: str = field(repr=False)
     account: str = field(repr=False)
     is_azure: bool

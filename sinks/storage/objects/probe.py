@@ -58,7 +58,7 @@ class Probe:
                     self._race_of_writes(pool, f"{self._folder}/put-{number}")
                 if self._is_azure:
                     self._refuse_folders()
-                # Azure may answer a copy before it has made it: then the source must stay, and it has no condition.
+                # Azure may answer a copy before it is made; a rename would then remove what is still being copied.
                 copies = not self._is_azure and all(
                     self._is_race_of_copies_won_once(pool, number) for number in range(ROUNDS)
                 )
