@@ -18,13 +18,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
 
 CHAIN = (
     "after-generation",
+    "before-prepared",  # leaves an attempt without a record
     "before-seal",
-    "before-prepared",
     "after-prepared",
     "before-decided@2",
     "after-decided",
     "before-done",
-    "after-done@2",
     "before-snapshot",
     "after-purge",
 )
