@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.sinks.storage.objects.clients import ENDPOINTS, TRUE
+from epochal.sinks.storage.objects.clients import AWS, TRUE
 from epochal.sinks.storage.targets import S3A as FILE_SYSTEM
 from epochal.sinks.storage.targets import has_s3a
 from epochal.spark_plugins import java_jars
@@ -127,7 +127,7 @@ def store_settings(environment: Mapping[str, str]) -> dict[str, str]:
     >>> store_settings({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})["spark.hadoop.fs.s3a.path.style.access"]
     'true'
     """
-    endpoint = next((environment[name] for name in ENDPOINTS if environment.get(name)), "")
+    endpoint = next((environment[name] for name in AWS.endpoint_variables if environment.get(name)), "")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else "")
     found = {
         f"{PREFIX}aws.credentials.provider": ",".join(_providers(environment)),

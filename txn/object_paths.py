@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-SPELLINGS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
+SPELLINGS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "az": "az"}
 
 
 def is_object_store(path: str) -> bool:
-    """Whether a path is on S3 or Google's store. Azure's paths are Hadoop's: with its own client they are folders.
+    """Whether a path is on S3, on Google's store, or on Azure's by its protocol for blobs.
 
-    >>> is_object_store("s3a://bucket/a"), is_object_store("hdfs://host/a"), is_object_store("/s3:/a")
-    (True, False, False)
+    abfs:// is Hadoop's: what its client shows are folders.
+
+    >>> is_object_store("s3a://bucket/a"), is_object_store("az://box/a"), is_object_store("abfss://box@host/a")
+    (True, True, False)
+    >>> is_object_store("hdfs://host/a"), is_object_store("/s3:/a")
+    (False, False)
     """
     return urlsplit(path).scheme in SPELLINGS
 

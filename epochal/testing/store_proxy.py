@@ -24,6 +24,9 @@ CONFLICT, UNAVAILABLE = 409, 503
 REFUSALS = (UNAVAILABLE, UNAVAILABLE, 429, 500, CONFLICT)
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "expect"})
 TIMEOUT = 30.0  # seconds
+# Of S3, Google and Azure.
+COPY_SOURCES = frozenset({"x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source"})
+CONDITIONS = frozenset({"if-none-match", "x-goog-if-generation-match"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +70,11 @@ class Request:
         ('LIST', 'DELETE many')
         """
         asked = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
-        if self.method == "GET" and "list-type" in asked:
+        if self.method == "GET" and ("list-type" in asked or asked.get("comp") == ["list"]):
             return "LIST"
-        if self.method == "POST" and "delete" in asked:
+        if self.method == "POST" and ("delete" in asked or asked.get("comp") == ["batch"]):
             return "DELETE many"
-        if self.method == "PUT" and any(name.lower() == "x-amz-copy-source" for name in self.headers):
+        if self.method == "PUT" and any(name.lower() in COPY_SOURCES for name in self.headers):
             return "COPY"
         return self.method
 
@@ -166,7 +169,7 @@ class StoreProxy:
         if not self._conditional_copies or request.method != "PUT":
             return self._pass_on(request)
         with self._writing:
-            has_condition = any(name.lower() == "if-none-match" for name in request.headers)
+            has_condition = any(name.lower() in CONDITIONS for name in request.headers)
             if request.kind == "COPY" and has_condition:
                 signed = {name: value for name, value in request.headers.items() if name.lower() == "authorization"}
                 if self._pass_on(Request("HEAD", request.path, signed, b""))[0] != 404:
@@ -176,10 +179,14 @@ class StoreProxy:
     def _pass_on(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes]:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
         if self._ignores_conditions:
-            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
+            headers = {name: value for name, value in headers.items() if name.lower() not in CONDITIONS}
+        return self.ask(Request(request.method, request.path, headers, request.body))
+
+    def ask(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes]:
+        """What the endpoint answers to a request as it is."""
         connection = http.client.HTTPConnection(*self._upstream, timeout=TIMEOUT)
         try:
-            connection.request(request.method, request.path, request.body or None, headers)
+            connection.request(request.method, request.path, request.body or None, dict(request.headers))
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
         except (OSError, http.client.HTTPException):

@@ -1,4 +1,7 @@
-"""One object store for all tests of this folder, each in a folder of the bucket that is its own."""
+"""One object store for all tests of this folder, each in a folder of the bucket that is its own.
+
+Tests that ask for `any_store` run on every server. Those that ask for `s3` run on the servers that speak its protocol.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from epochal.sinks.storage.objects import ObjectFiles, clients_for, open_files, 
 from epochal.sinks.storage.objects.patience import Patience
 from epochal.spark_plugins.s3 import store_settings
 from epochal.testing import servers
-from epochal.testing.servers import S3Store
-from integration_tests.objects.stores import skip_without_versitygw
+from epochal.testing.servers import S3Store, azure, google
+from epochal.testing.servers.store_server import StoreServer
+from integration_tests.objects.stores import skip_without_azurite, skip_without_fake_gcs, skip_without_versitygw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,24 +26,52 @@ if TYPE_CHECKING:
 QUICK = Patience(tries=30, first=0.001, longest=0.02)
 
 
-@pytest.fixture(scope="session", params=["moto", pytest.param("versitygw", marks=pytest.mark.matrix)])
-def s3(request: pytest.FixtureRequest) -> Iterator[S3Store]:
+S3_SERVERS = ("moto", pytest.param("versitygw", marks=pytest.mark.matrix))
+OTHERS = tuple(pytest.param(name, marks=pytest.mark.matrix) for name in ("azurite", "fake-gcs-server"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "any_store" in metafunc.fixturenames:
+        stores = S3_SERVERS if "s3" in metafunc.fixturenames else (*S3_SERVERS, *OTHERS)
+        metafunc.parametrize("any_store", stores, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def any_store(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
     """Started once a run, or that of EPOCHAL_S3. Not to be killed."""
     pytest.importorskip("obstore")
-    if request.param == "moto":
-        with servers.s3() as store:
-            yield store
-    else:
-        skip_without_versitygw()
-        # A bucket of another name: Hadoop keeps the clients of buckets, whatever the endpoint is now.
-        with servers.s3(server="versitygw", bucket="epochal-on-files") as store:
-            yield store
+    with _start(request.param) as store:
+        yield store
+
+
+def _start(name: str) -> StoreServer:
+    match name:
+        case "moto":
+            return servers.s3()
+        case "versitygw":
+            skip_without_versitygw()
+            # A bucket of another name: Hadoop keeps the clients of buckets, whatever the endpoint is now.
+            return servers.s3(server="versitygw", bucket="epochal-on-files")
+        case "azurite":
+            skip_without_azurite()
+            return azure.start()
+        case "fake-gcs-server":
+            skip_without_fake_gcs()
+            return google.start()
+    raise AssertionError(name)
+
+
+@pytest.fixture(scope="session")
+def s3(any_store: StoreServer) -> S3Store:
+    """The same for a test that needs S3's protocol."""
+    assert isinstance(any_store, S3Store)
+    return any_store
 
 
 @pytest.fixture
-def folder(s3: S3Store) -> str:
+def folder(any_store: StoreServer) -> str:
     """A folder of the test's own, in the bucket."""
-    return f"{s3.url}/tests/{uuid.uuid4().hex}"
+    return f"{any_store.url}/tests/{uuid.uuid4().hex}"
 
 
 @pytest.fixture
@@ -59,8 +91,8 @@ def spark_on_s3(spark: SparkSession, reached: S3Store) -> SparkSession:
 
 
 @pytest.fixture
-def files(s3: S3Store, folder: str) -> ObjectFiles:
-    return open_files(folder, s3.options, patience=QUICK)[0]
+def files(any_store: StoreServer, folder: str) -> ObjectFiles:
+    return open_files(folder, any_store.options, patience=QUICK)[0]
 
 
 @pytest.fixture
@@ -78,11 +110,11 @@ def unproven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def behind(s3: S3Store) -> Callable[..., ObjectFiles]:
+def behind(any_store: StoreServer) -> Callable[..., ObjectFiles]:
     """Files of the bucket by another endpoint, such as a proxy's. Nothing is probed."""
 
     def reach(endpoint: str, copies: bool = False) -> ObjectFiles:
-        clients = clients_for(s3.url, {**s3.options, "endpoint": endpoint, "timeout": "5s"})
-        return ObjectFiles(s3.url, clients.make(), lambda: copies, patience=QUICK)
+        clients = clients_for(any_store.url, {**any_store.options_at(endpoint), "timeout": "5s"})
+        return ObjectFiles(any_store.url, clients.make(), lambda: copies, patience=QUICK)
 
     return reach

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.store import from_url
 
-from epochal.testing.servers import S3Store
+from epochal.testing.servers.store_server import StoreServer
 from integration_tests.spark.world import World
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Remote:
     """One folder of a bucket, read by a client that is not epochal's."""
 
-    def __init__(self, s3: S3Store, folder: str, root: Path, *, checkpoint: bool = False) -> None:
+    def __init__(self, store: StoreServer, folder: str, root: Path, *, checkpoint: bool = False) -> None:
         """With `checkpoint`, that is on the store too."""
-        self.s3, self.uri, self.world, self.checkpoint = s3, folder, World(root), checkpoint
-        options: Any = s3.options
+        self.store, self.uri, self.world, self.checkpoint = store, folder, World(root), checkpoint
+        options: Any = store.options
         self._store: ObjectStore = from_url(folder, config=options, client_options={"allow_http": True})
         self._seen: dict[tuple[str, str], bytes | None] = {}  # by key and entity tag, which follows from the content
 
@@ -59,8 +59,12 @@ class Remote:
 
     def look_at_journal(self, journal: str) -> World:
         """The same, and a journal that is on the store where it would be by default."""
-        self._copy(journal, lambda key: self.world.journal / key.removeprefix(f"{journal}/"))
+        self.copy_journal(journal)
         return self.look()
+
+    def copy_journal(self, journal: str) -> None:
+        """Copy a journal that is on the store to where it would be by default."""
+        self._copy(journal, lambda key: self.world.journal / key.removeprefix(f"{journal}/"))
 
     def _copy(self, folder: str, place: Callable[[str], Path]) -> None:
         shutil.rmtree(place(folder + "/x").parent, ignore_errors=True)

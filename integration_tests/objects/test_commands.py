@@ -12,17 +12,18 @@ import pytest
 
 from epochal.cli import main
 from epochal.testing.servers import S3Store
+from epochal.testing.servers.store_server import StoreServer
 from epochal.txn.files import LocalFiles
-from integration_tests.objects.forks import KILLED
+from integration_tests.objects.forks import DONE, KILLED
 from integration_tests.objects.lives import Life, Lives, rows_of
 from integration_tests.objects.remote import Remote
 
 
 @pytest.fixture
-def life(s3: S3Store, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
-    for name, value in s3.environment.items():
+def life(any_store: StoreServer, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+    for name, value in any_store.environment.items():
         monkeypatch.setenv(name, value)
-    return Life(bucket=s3.url, place=folder, local=str(tmp_path), options=s3.options)
+    return Life(bucket=any_store.url, place=folder, local=str(tmp_path), options=any_store.options)
 
 
 def test_status_recover_log_and_gc_reach_the_journal(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +52,30 @@ def test_status_recover_log_and_gc_reach_the_journal(life: Life, capsys: pytest.
     assert rows_of(1) == []
 
 
+def test_a_savepoint_has_the_journal_and_a_restore_puts_it_into_the_checkpoint(
+    life: Life, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Lives() as lives:
+        ((ending, said),) = lives.run(life)
+    assert ending == DONE, said
+
+    def answer(*command: str) -> dict[str, object]:
+        capsys.readouterr()
+        assert main([*command, "--json"]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    savepoint = str(answer("savepoint", life.checkpoint, f"{tmp_path}/backups", "--journal", life.journal)["savepoint"])
+    answer("restore", savepoint, f"{tmp_path}/new")
+
+    assert "held" in answer("status", f"{tmp_path}/new")
+    records = set(LocalFiles().names(f"{tmp_path}/new/epochal"))
+    assert {f"e{epoch:012d}.decided.json" for epoch in range(life.epochs)} <= records
+    main(["status", life.checkpoint, "--journal", life.journal])
+    assert "retired" in capsys.readouterr().out, "the original's journal says that the stream has moved"
+
+
+@pytest.mark.usefixtures("s3")
 def test_a_folder_of_an_object_store_that_holds_no_checkpoint_is_refused(
     life: Life, capsys: pytest.CaptureFixture[str]
 ) -> None:

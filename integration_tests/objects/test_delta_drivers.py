@@ -82,7 +82,7 @@ def test_a_store_that_fails_only_costs_time(
     world = remote.world
     world.feed(files)
     endings: list[Ending] = []
-    with StoreProxy(remote.s3.endpoint, FAULTS, seed=files) as proxy:
+    with StoreProxy(remote.store.endpoint, FAULTS, seed=files) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         while Ending.DONE not in endings and len(endings) < STARTS:
             ended = drivers.run(world.root, *DELTA, *remote.arguments)

@@ -13,7 +13,7 @@ import pytest
 
 from epochal.sinks.storage.objects import ObjectFiles
 from epochal.testing.processes import in_threads
-from epochal.testing.servers import S3Store
+from epochal.testing.servers.store_server import StoreServer
 from epochal.testing.store_proxy import Faults, StoreProxy
 from epochal.txn.journal import Journal
 from epochal.txn.model import Handle, Staged
@@ -34,8 +34,8 @@ sized = pytest.mark.parametrize(
 
 
 @contextmanager
-def failing(s3: S3Store, seed: int, *, copies: bool = False) -> Iterator[StoreProxy]:
-    with StoreProxy(s3.endpoint, FAULTS, seed=seed, conditional_copies=copies) as proxy:
+def failing(any_store: StoreServer, seed: int, *, copies: bool = False) -> Iterator[StoreProxy]:
+    with StoreProxy(any_store.endpoint, FAULTS, seed=seed, conditional_copies=copies) as proxy:
         yield proxy
         proxy.settle()
     print(f"\n{proxy.requests.total()} requests, {proxy.injected.total()} faults: {dict(proxy.injected)}")
@@ -43,9 +43,9 @@ def failing(s3: S3Store, seed: int, *, copies: bool = False) -> Iterator[StorePr
 
 @sized
 def test_of_concurrent_creators_exactly_one_is_told_so(
-    names: int, s3: S3Store, behind: Callable[..., ObjectFiles], files: ObjectFiles, folder: str
+    names: int, any_store: StoreServer, behind: Callable[..., ObjectFiles], files: ObjectFiles, folder: str
 ) -> None:
-    with failing(s3, names) as proxy:
+    with failing(any_store, names) as proxy:
         racers = [behind(proxy.endpoint) for _ in range(RACERS)]
         for number in range(names):
             path = f"{folder}/{number:06d}"
@@ -61,11 +61,16 @@ def test_of_concurrent_creators_exactly_one_is_told_so(
 @sized
 @pytest.mark.parametrize("copies", [False, True], ids=["through-memory", "within-the-store"])
 def test_of_renames_to_one_name_exactly_one_is_done(
-    names: int, copies: bool, s3: S3Store, behind: Callable[..., ObjectFiles], files: ObjectFiles, folder: str
+    names: int,
+    copies: bool,
+    any_store: StoreServer,
+    behind: Callable[..., ObjectFiles],
+    files: ObjectFiles,
+    folder: str,
 ) -> None:
     if copies:
-        skip_if_signatures_count(s3)
-    with failing(s3, names, copies=copies) as proxy:
+        skip_if_signatures_count(any_store)
+    with failing(any_store, names, copies=copies) as proxy:
         racers = [behind(proxy.endpoint, copies) for _ in range(RACERS)]
         for number in range(names // 2):
             for who in range(RACERS):
@@ -85,10 +90,10 @@ def test_of_renames_to_one_name_exactly_one_is_done(
 
 @sized
 def test_of_attempts_and_seals_in_a_journal_the_first_wins_and_both_sides_know_it(
-    names: int, s3: S3Store, behind: Callable[..., ObjectFiles], files: ObjectFiles, folder: str
+    names: int, any_store: StoreServer, behind: Callable[..., ObjectFiles], files: ObjectFiles, folder: str
 ) -> None:
     """Two drivers: the older records PREPARED, the newer seals. Whoever was first, both hear the same."""
-    with failing(s3, names) as proxy:
+    with failing(any_store, names) as proxy:
         older, newer = (Journal(behind(proxy.endpoint), f"{folder}/epochal") for _ in range(2))
         assert older.claim(GenerationStarted(1, "a query", 0))
         for epoch in range(names // 2):

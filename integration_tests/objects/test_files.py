@@ -90,8 +90,8 @@ def remote(s3: S3Store, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def with_copies(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreProxy]:
     """The store as one that keeps the condition of copies."""
-    skip_if_signatures_count(remote.s3)
-    with StoreProxy(remote.s3.endpoint, conditional_copies=True) as proxy:
+    skip_if_signatures_count(remote.store)
+    with StoreProxy(remote.store.endpoint, conditional_copies=True) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         yield proxy
 
@@ -173,8 +173,8 @@ def test_a_store_that_loses_answers_refuses_and_is_slow_only_costs_time(
 ) -> None:
     world = remote.world
     world.feed(files)
-    copies = not signatures_count(remote.s3)
-    with StoreProxy(remote.s3.endpoint, FAULTS, seed=files, conditional_copies=copies) as proxy:
+    copies = not signatures_count(remote.store)
+    with StoreProxy(remote.store.endpoint, FAULTS, seed=files, conditional_copies=copies) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         ended = drivers.run(world.root, "--sinks", "2", *remote.arguments)
     print(f"\n{proxy.requests.total()} requests, {proxy.injected.total()} faults: {dict(proxy.injected)}")

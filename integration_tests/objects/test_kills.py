@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.testing.servers import S3Store
+from epochal.testing.servers.store_server import StoreServer
 from epochal.testing.store_proxy import Faults, StoreProxy
 from epochal.txn.failpoints import PROTOCOL, names
 from epochal.txn.files import Files, LocalFiles
@@ -44,9 +44,9 @@ def lives() -> Iterator[Lives]:
 
 
 @pytest.fixture(params=["journal", "everything"])
-def life(s3: S3Store, folder: str, tmp_path: Path, request: pytest.FixtureRequest) -> Life:
+def life(any_store: StoreServer, folder: str, tmp_path: Path, request: pytest.FixtureRequest) -> Life:
     local = str(tmp_path) if request.param == "journal" else ""
-    return Life(bucket=s3.url, place=folder, local=local, options=s3.options)
+    return Life(bucket=any_store.url, place=folder, local=local, options=any_store.options)
 
 
 def case_of(life: Life, number: object) -> Life:
@@ -131,28 +131,28 @@ def test_a_kill_at_any_request_that_writes_leaves_every_epoch_exactly_once(
 @pytest.mark.parametrize("every", [pytest.param(11, id="sample"), pytest.param(1, id="whole", marks=long)])
 @pytest.mark.parametrize("eager", [False, True], ids=["checkpoint", "eager"])
 def test_a_kill_at_any_failpoint_while_the_store_fails_leaves_every_epoch_exactly_once(
-    every: int, eager: bool, life: Life, lives: Lives, s3: S3Store
+    every: int, eager: bool, life: Life, lives: Lives, any_store: StoreServer
 ) -> None:
     life = replace(life, eager=eager, sinks=("left", "right"))
     points = [(name, hit) for name in POINTS for hit in (1, 2)][int(eager) :: every]
     faults = []
-    with StoreProxy(s3.endpoint, FAULTS, seed=every) as proxy:
+    with StoreProxy(any_store.endpoint, FAULTS, seed=every) as proxy:
         for name, hit in points:
             case = replace(case_of(life, f"{name}-{hit}"), failpoint=name, hit=hit)
-            faults += killed_and_finished(lives, replace(case, options={**s3.options, "endpoint": proxy.endpoint}))
+            faults += killed_and_finished(lives, replace(case, options=any_store.options_at(proxy.endpoint)))
     print(f"\n{len(points)} kills, {proxy.requests.total()} requests, {proxy.injected.total()} faults of the store")
     assert faults == []
 
 
 @pytest.mark.parametrize("cases", [pytest.param(2, id="sample"), pytest.param(60, id="long", marks=long)])
 def test_of_two_drivers_that_begin_together_nothing_is_lost_or_doubled(
-    cases: int, life: Life, lives: Lives, s3: S3Store
+    cases: int, life: Life, lives: Lives, any_store: StoreServer
 ) -> None:
     endings = []
     faults = []
-    with StoreProxy(s3.endpoint, FAULTS, seed=cases) as proxy:
+    with StoreProxy(any_store.endpoint, FAULTS, seed=cases) as proxy:
         for number in range(cases):
-            case = replace(case_of(life, number), options={**s3.options, "endpoint": proxy.endpoint})
+            case = replace(case_of(life, number), options=any_store.options_at(proxy.endpoint))
             ended = lives.run(case, case)
             endings += [code for code, _ in ended]
             faults += [said for code, said in ended if code not in (DONE, OVERTAKEN)]

@@ -52,21 +52,6 @@ def winners(told: Sequence[object]) -> int:
 
 
 @sized
-def test_of_creators_at_one_time_one_wins(races: int, store: S3Store) -> None:
-    racers = clients(store)
-    for number in range(races):
-        key = f"put-{races}/{number}"
-        told = in_threads(
-            [partial(obstore.put, racer, key, b"%d" % who, mode="create") for who, racer in enumerate(racers)]
-        )
-
-        assert winners(told) == 1
-        assert bytes(obstore.get(racers[0], key).bytes()) == b"%d" % told.index(
-            next(answer for answer in told if not isinstance(answer, BaseException))
-        )
-
-
-@sized
 def test_of_uploads_in_parts_that_end_at_one_time_one_wins(races: int, store: S3Store) -> None:
     racers = clients(store, BY_PARTS)
     for who, racer in enumerate(racers):

@@ -25,7 +25,9 @@ _READ_ONLY = "it can only be read"
 # Seen with Hadoop 3.5 as Spark 4.2 brings it: a class is missing there, so a 404 comes as a plain IOException.
 _UNTOLD = "Spark's client for it does not tell a missing file from a fault; the same files are at hdfs://"
 BROKEN: Mapping[str, str] = {
-    **dict.fromkeys(("s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "tos", "swift", "wasb", "wasbs"), _OBJECTS),
+    **dict.fromkeys(
+        ("s3", "s3a", "s3n", "gs", "az", "oss", "cos", "cosn", "obs", "tos", "swift", "wasb", "wasbs"), _OBJECTS
+    ),
     **dict.fromkeys(("ftp", "sftp"), _SERVERS),
     **dict.fromkeys(("har", "http", "https"), _READ_ONLY),
     **dict.fromkeys(("webhdfs", "swebhdfs"), _UNTOLD),

@@ -10,7 +10,7 @@ from epochal.sinks.storage.hadoop import resolve, running_session
 from epochal.sinks.storage.sink_files import SinkFiles
 from epochal.txn.errors import Refused
 from epochal.txn.files import is_local, local_path
-from epochal.txn.object_paths import is_s3
+from epochal.txn.object_paths import is_object_store, is_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +20,11 @@ S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 def resolve_target(path: str, spark: SparkSession | None = None) -> tuple[SinkFiles, str]:
     """As `resolve`, and S3 besides: Spark writes there by S3A, and everything else is done without Spark."""
+    if is_object_store(path) and not is_s3(path):
+        raise Refused(
+            f"{path}: targets are kept on local disks, Hadoop file systems and S3; on this store epochal keeps "
+            "journals only. Nothing was written. Name another place; docs/objects.md says what was tried"
+        )
     if not is_s3(path):
         return resolve(path, spark)
     if connect.is_connect(spark or running_session()):

@@ -113,5 +113,5 @@ def test_a_view_of_everything_covers_everything() -> None:
 def test_a_sink_on_another_object_store_is_refused_when_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epochal.sinks.storage.hadoop.running_session", lambda: None)
 
-    with pytest.raises(Refused, match="gs://bucket/orders: no file of gs"):
-        RollingFileSink("gs://bucket/orders").open("lineage")
+    with pytest.raises(Refused, match="oss://bucket/orders: no file of oss"):
+        RollingFileSink("oss://bucket/orders").open("lineage")

@@ -83,6 +83,43 @@ def test_a_store_that_loses_metadata_is_refused(memory: Memory) -> None:
         probe_of(memory).run()
 
 
+class Folders(MemoryClient):
+    """Of an account with a hierarchical namespace: a folder is an object, which can be removed when it is empty."""
+
+    def put_new(self, key: str, data: bytes, identity: str) -> None:
+        super().put_new(key, data, identity)
+        parts = key.split("/")
+        for end in range(1, len(parts)):
+            self.memory.objects.setdefault("/".join(parts[:end]), Stored(b"", "by-others", False))
+
+    def remove(self, key: str) -> None:
+        if any(other.startswith(f"{key}/") for other in self.memory.objects):
+            raise OSError("the store answered 409 DirectoryIsNotEmpty")
+        super().remove(key)
+
+
+def test_an_azure_account_with_folders_of_its_own_is_refused(memory: Memory) -> None:
+    racers = [Folders(memory) for _ in range(probe.RACERS)]
+
+    with pytest.raises(Refused, match=r"hierarchical namespace.*Name it by abfss://"):
+        Probe("az://box", racers, "folder-probe", QUICK, is_azure=True).run()
+    assert [*memory.objects] == ["folder-probe"], "what is empty and was there before is not the probe's to remove"
+
+
+def test_azure_is_never_asked_for_copies(memory: Memory) -> None:
+    asked: list[str] = []
+
+    class Noting(MemoryClient):
+        def copy_new(self, source: str, key: str) -> None:
+            asked.append(key)
+
+    racers = [Noting(memory) for _ in range(probe.RACERS)]
+
+    assert not Probe("az://box", racers, "folder-probe", QUICK, is_azure=True).run()
+    assert asked == []
+    assert memory.objects == {}
+
+
 @pytest.mark.parametrize("fault", [PermissionError("no"), FileNotFoundError("no bucket")])
 def test_a_wrong_key_or_bucket_is_no_verdict_on_the_store(fault: OSError, memory: Memory) -> None:
     class Failing(MemoryClient):
@@ -119,7 +156,7 @@ def test_a_bucket_is_probed_once_a_process(memory: Memory, monkeypatch: pytest.M
         made.append(MemoryClient(memory))
         return made[-1]
 
-    clients = Clients("s3://bucket", "", partial(make, memory))  # type: ignore[arg-type]
+    clients = Clients("s3://bucket", "", "", False, partial(make, memory))  # type: ignore[arg-type]
 
     assert [is_proven(clients, "folder-probe", QUICK) for _ in range(3)] == [True] * 3
     assert len(made) == probe.RACERS

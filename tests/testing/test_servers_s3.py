@@ -146,6 +146,10 @@ def test_the_server_answers_one_request_at_a_time() -> None:
         (Request("GET", "/b/k", {}, b""), "GET"),
         (Request("GET", "/b?list-type=2", {}, b""), "LIST"),
         (Request("POST", "/b?delete", {}, b""), "DELETE many"),
+        (Request("PUT", "/a/b/k", {"x-ms-copy-source": "http://h/a/b/k"}, b""), "COPY"),
+        (Request("GET", "/a/b?restype=container&comp=list", {}, b""), "LIST"),
+        (Request("POST", "/a/b?restype=container&comp=batch", {}, b""), "DELETE many"),
+        (Request("PUT", "/b/k", {"x-goog-copy-source": "b/k"}, b""), "COPY"),
     ],
 )
 def test_requests_are_counted_by_what_they_ask_for(request_: Request, kind: str) -> None:

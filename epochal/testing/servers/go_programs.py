@@ -25,12 +25,12 @@ class GoProgram:
     title: str
     takes: str  # to build, roughly
     module: str
-    package: str
+    package: str  # empty: the module itself
     version: str
 
     @property
     def name(self) -> str:
-        return self.package.rpartition("/")[2]
+        return (self.package or self.module).rpartition("/")[2]
 
     @property
     def folder(self) -> Path:
@@ -44,7 +44,7 @@ class GoProgram:
     @property
     def target(self) -> str:
         """What `go install` is asked for."""
-        return f"{self.module}/{self.package}@v{self.version}"
+        return f"{'/'.join(filter(None, [self.module, self.package]))}@v{self.version}"
 
 
 VERSITYGW = GoProgram(
@@ -53,6 +53,13 @@ VERSITYGW = GoProgram(
     module="github.com/versity/versitygw",
     package="cmd/versitygw",
     version="1.8.0",
+)
+FAKE_GCS = GoProgram(
+    title="fake-gcs-server",
+    takes="some minutes",
+    module="github.com/fsouza/fake-gcs-server",
+    package="",
+    version="1.56.1",
 )
 
 

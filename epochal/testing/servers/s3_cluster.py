@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from epochal.testing.servers.cluster import Node, Served
+from epochal.testing.servers.cluster import Node
 from epochal.testing.servers.routes import Route
+from epochal.testing.servers.store_server import StoreServer
 
 
-class S3Store(Served):
+class S3Store(StoreServer):
     """One server with one bucket, or those that the user runs. Leaving the block stops one that was started for it.
 
     `url` is the bucket, ``s3://epochal``; `environment` has the variables that clients read, `options` the same for
-    `epochal.sinks.storage.objects.open_files`.
+    `epochal.sinks.storage.objects.open_files`. The options of a server that the user runs come from the environment.
     """
+
+    scheme = "s3"
 
     def __init__(
         self,
@@ -26,24 +29,14 @@ class S3Store(Served):
         end: Callable[[], None],
         timeout: float = 120.0,
     ) -> None:
-        super().__init__(route, end, timeout)
-        self.nodes = tuple(nodes)
-        self.endpoint, self.bucket = endpoint, bucket
+        super().__init__(nodes, endpoint, bucket, route=route, end=end, timeout=timeout)
         self._credentials = dict(credentials)
 
     @property
-    def url(self) -> str:
-        """The bucket, as sinks and journals name it."""
-        return f"s3://{self.bucket}"
-
-    @property
     def environment(self) -> dict[str, str]:
-        """The variables that make a process use this store."""
         return {"AWS_ENDPOINT_URL": self.endpoint, **self._credentials}
 
-    @property
-    def options(self) -> dict[str, str]:
-        """The same as options; those of a server that the user runs come from the environment."""
-        return {"endpoint": self.endpoint} | {
+    def options_at(self, endpoint: str) -> dict[str, str]:
+        return {"endpoint": endpoint} | {
             name.removeprefix("AWS_").lower(): value for name, value in self._credentials.items()
         }

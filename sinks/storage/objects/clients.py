@@ -19,11 +19,27 @@ if TYPE_CHECKING:
 
 TIMEOUT = "20s"  # for one request; obstore has no limit for reading else
 CONNECT_TIMEOUT = "5s"
-S3 = ("s3", "s3a", "s3n")
-ENDPOINT_OPTIONS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 BY_HOST = ("virtual_hosted_style_request", "aws_virtual_hosted_style_request")
+ACCOUNT_OPTIONS = ("account_name", "azure_storage_account_name")
+ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 TRUE = ("1", "true", "t", "yes", "y", "on")  # as obstore reads a variable
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Where the address of a store may be given."""
+
+    endpoint_options: tuple[str, ...]
+    endpoint_variables: tuple[str, ...]  # in the order in which they count
+
+
+AWS = Provider(
+    ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+    ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+)
+GOOGLE = Provider(("base_url", "google_base_url"), ("GOOGLE_BASE_URL",))
+AZURE = Provider(("endpoint", "azure_storage_endpoint", "azure_endpoint"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"))
+PROVIDERS = {**dict.fromkeys(("s3", "s3a", "s3n"), AWS), "gs": GOOGLE}  # all others are Azure's
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,10 @@ class Clients:
     """How clients of one bucket are made."""
 
     url: str
-    endpoint: str = field(repr=False)  # tells two stores with buckets of one name apart; empty for the provider's own
+    # These two tell stores with buckets of one name apart. No endpoint is the provider's own; Azure alone has accounts.
+    endpoint: str = field(repr=False)
+    account: str = field(repr=False)
+    is_azure: bool
     make: Callable[[], Client] = field(repr=False)
 
 
@@ -44,12 +63,14 @@ def clients_for(url: str, options: Mapping[str, str] | None = None) -> Clients:
     """
     given = dict(options or {})
     timeout = given.pop("timeout", TIMEOUT)
-    endpoint = _endpoint(url, given)
+    provider = PROVIDERS.get(urlsplit(url).scheme, AZURE)
+    endpoint = _first(given, provider.endpoint_options, provider.endpoint_variables)
+    account = _first(given, ACCOUNT_OPTIONS, (ACCOUNT,)) if provider is AZURE else ""
     client: dict[str, Any] = {"timeout": timeout, "connect_timeout": CONNECT_TIMEOUT}
     if endpoint.startswith("http://"):
         client["allow_http"] = True
     config: dict[str, Any] = given
-    if urlsplit(url).scheme in S3:
+    if provider is AWS:
         # A copy with this condition keeps the metadata. The probe finds out whether the store heeds it.
         config = {"conditional_put": "etag", "copy_if_not_exists": "header: If-None-Match: *", **given}
     _check_installed()
@@ -63,11 +84,13 @@ def clients_for(url: str, options: Mapping[str, str] | None = None) -> Clients:
             store = from_url(url, config=config, client_options=client, retry_config={"max_retries": 0})  # type: ignore[call-overload,arg-type,unused-ignore]  # the options are the store's own
         except (BaseError, ValueError):
             names = ", ".join(sorted(given)) or "the environment"
-            raise Refused(f"{url}: obstore makes no client of {names}. Nothing was written. Correct them") from None
-        beside = _beside(url, endpoint, given, client) if urlsplit(url).scheme in S3 else None
-        return Client(store, url, beside)
+            hint = f"; {ACCOUNT} is not set" if provider is AZURE and not account else ""
+            raise Refused(
+                f"{url}: obstore makes no client of {names}{hint}. Nothing was written. Correct them"
+            ) from None
+        return Client(store, url, _beside(url, endpoint, given, client) if provider is AWS else None)
 
-    return Clients(url, endpoint, make)
+    return Clients(url, endpoint, account, provider is AZURE, make)
 
 
 def _beside(url: str, endpoint: str, given: Mapping[str, Any], client: Mapping[str, Any]) -> Callable[[str], S3Store]:
@@ -77,7 +100,7 @@ def _beside(url: str, endpoint: str, given: Mapping[str, Any], client: Mapping[s
         from obstore.store import S3Store
 
         bucket, path = urlsplit(url).netloc, quote(folder, safe="/~")
-        config: dict[str, Any] = {n: value for n, value in given.items() if n not in (*BY_HOST, *ENDPOINT_OPTIONS)}
+        config: dict[str, Any] = {n: value for n, value in given.items() if n not in (*BY_HOST, *AWS.endpoint_options)}
         if in_host(given) and endpoint:
             config |= {"endpoint": f"{endpoint.rstrip('/')}/{path}", "virtual_hosted_style_request": "true"}
         else:
@@ -95,13 +118,12 @@ def in_host(options: Mapping[str, Any]) -> bool:
     return str(given).lower() in TRUE
 
 
-def _endpoint(url: str, options: Mapping[str, str]) -> str:
-    for name in ENDPOINT_OPTIONS:
-        if name in options:
-            return str(options[name])
-    if urlsplit(url).scheme in S3:
-        return next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
-    return os.environ.get("AZURE_STORAGE_ENDPOINT", "")
+def _first(given: Mapping[str, str], options: tuple[str, ...], variables: tuple[str, ...]) -> str:
+    """What one of some options says, or else one of some variables of the environment."""
+    for name in options:
+        if name in given:
+            return str(given[name])
+    return next((os.environ[name] for name in variables if os.environ.get(name)), "")
 
 
 def _check_installed() -> None:

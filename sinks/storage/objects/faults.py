@@ -14,6 +14,7 @@ VARIABLES = {
     **dict.fromkeys(("az", "abfs", "abfss"), "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
 }
+NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")  # the second is Azure's
 CREDENTIALS = ("credential error", "token request", "//169.254.")  # the last is where a machine's role is asked for
 
 
@@ -37,10 +38,11 @@ def fault_of(path: str, fault: Exception, *, creates: bool = True) -> Exception:
     from obstore import exceptions
 
     status = _status(str(fault)) if isinstance(fault, exceptions.BaseError) else None
+    has_no_bucket = any(code in str(fault) for code in NO_BUCKET)
     if isinstance(fault, FileNotFoundError):
-        return FileNotFoundError(f"{path}: {'no such bucket' if 'NoSuchBucket' in str(fault) else 'no such object'}")
+        return FileNotFoundError(f"{path}: {'no such bucket' if has_no_bucket else 'no such object'}")
     # A 404 can also be the machine's answer to the question for a role: that says nothing about the object.
-    if status == 404 and "NoSuchBucket" in str(fault):
+    if status == 404 and has_no_bucket:
         return FileNotFoundError(f"{path}: no such bucket")
     if isinstance(fault, exceptions.AlreadyExistsError | exceptions.PreconditionError):
         return Taken(path) if creates else Away(f"{path}: {reason(str(fault))}")

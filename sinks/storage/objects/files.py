@@ -242,7 +242,10 @@ class ObjectFiles:
         if spelled != self._url and not spelled.startswith(f"{self._url}/"):
             parts = urlsplit(path)
             raise ValueError(f"{parts.scheme}://{parts.netloc} is not {self._url}")
-        return spelled.removeprefix(self._url).lstrip("/")
+        key = spelled.removeprefix(self._url).lstrip("/")
+        if "\\" in key and self._url.startswith("az:"):
+            raise OSError(f"{self._url}/{key}: an object cannot have this name: Azure reads a backslash as a slash")
+        return key
 
 
 def _below(key: str, folder: str) -> str:

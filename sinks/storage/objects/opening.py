@@ -44,6 +44,8 @@ def _parts(path: str) -> tuple[str, str, str]:
         raise Refused(
             f"{path}: it names no bucket. Nothing was written. Write {parts.scheme}://bucket/folder, with two slashes"
         )
+    if parts.scheme == "az" and "\\" in path:
+        raise Refused(f"{path}: Azure reads a backslash as a slash. Nothing was written. Use a path without one")
     url = f"{parts.scheme}://{parts.netloc}"
     return full, url, full.removeprefix(url).strip("/")
 

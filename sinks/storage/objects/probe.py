@@ -25,24 +25,27 @@ log = logging.getLogger("epochal")
 RACERS, ROUNDS = 4, 6
 DEAD = 24 * 3600  # seconds: a probe of that age was killed
 
-_proven: dict[tuple[str, str], bool] = {}
+_proven: dict[tuple[str, str, str], bool] = {}
 _lock = threading.Lock()
 
 
 def is_proven(clients: Clients, folder: str, patience: Patience) -> bool:
     """Whether a bucket's conditional copies hold. Refused if its conditional writes do not. Asked once a process."""
-    place = clients.url, clients.endpoint
+    place = clients.url, clients.endpoint, clients.account
     with _lock:
         if place not in _proven:
-            _proven[place] = Probe(clients.url, [clients.make() for _ in range(RACERS)], folder, patience).run()
+            racers = [clients.make() for _ in range(RACERS)]
+            _proven[place] = Probe(clients.url, racers, folder, patience, is_azure=clients.is_azure).run()
         return _proven[place]
 
 
 class Probe:
     """One probe of one bucket, in a folder of its own that it removes."""
 
-    def __init__(self, url: str, racers: Sequence[Requests], folder: str, patience: Patience) -> None:
-        self._url, self._racers, self._patience = url, racers, patience
+    def __init__(
+        self, url: str, racers: Sequence[Requests], folder: str, patience: Patience, *, is_azure: bool = False
+    ) -> None:
+        self._url, self._racers, self._patience, self._is_azure = url, racers, patience, is_azure
         self._whole = folder
         self._folder = f"{folder}/{int(time.time()):012d}-{uuid.uuid4().hex}"
 
@@ -53,7 +56,12 @@ class Probe:
             with ThreadPoolExecutor(len(self._racers), "epochal-probe") as pool:
                 for number in range(ROUNDS):
                     self._race_of_writes(pool, f"{self._folder}/put-{number}")
-                copies = all(self._is_race_of_copies_won_once(pool, number) for number in range(ROUNDS))
+                if self._is_azure:
+                    self._refuse_folders()
+                # Azure may answer a copy before it is made; a rename would then remove what is still being copied.
+                copies = not self._is_azure and all(
+                    self._is_race_of_copies_won_once(pool, number) for number in range(ROUNDS)
+                )
         finally:
             self._clean()
         told = {"store": self._url, "conditional_copies": copies, "seconds": round(time.monotonic() - begun, 3)}
@@ -88,6 +96,14 @@ class Probe:
                 raise self._refused("one writer was told that it had created a name, and another one's object is there")
             return
         raise OSError(f"{self._url}: the store did not answer, so it is not known whether its conditions hold")
+
+    def _refuse_folders(self) -> None:
+        """Refuse an account with a hierarchical namespace, where a folder is an object that stays."""
+        if self._patience.until_answered(lambda: self._racers[0].look(self._folder)) is not None:
+            raise self._refused(
+                "it has folders of its own (a hierarchical namespace), which are objects by this protocol. Name it by "
+                "abfss://, which Hadoop reaches"
+            )
 
     def _raise_what_stays(self, answers: Sequence[Exception | None]) -> None:
         """Raise an error that another try would meet again."""
@@ -139,8 +155,11 @@ class Probe:
 
         def clean() -> None:
             keys = [key for key, *_ in store.walk(self._whole)]
-            old = [key for key in keys if key < dead or key.startswith(f"{self._folder}/")]
-            if old:
+            old = [key for key in keys if key < dead or f"{key}/".startswith(f"{self._folder}/")]
+            if old and self._is_azure:
+                for key in sorted(old, reverse=True):  # a folder that is an object can be removed once it is empty
+                    store.remove(key)
+            elif old:
                 store.remove_all(old)
 
         self._patience.until_answered(clean)

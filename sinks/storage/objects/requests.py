@@ -181,11 +181,14 @@ class Client:
         import obstore
 
         for start in range(0, len(keys), DELETE_AT_ONCE):
+            group = keys[start : start + DELETE_AT_ONCE]
             try:
-                with self._python_errors(keys[start]):
-                    obstore.delete(self._store, keys[start : start + DELETE_AT_ONCE])
+                with self._python_errors(group[0]):
+                    obstore.delete(self._store, group)
             except FileNotFoundError:
-                pass  # as above; the caller lists what is left
+                # As above. The first that is missing ends it: others may still be there.
+                for key in group:
+                    self.remove(key)
 
     def remove_marker(self, key: str) -> None:
         import obstore
