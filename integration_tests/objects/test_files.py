@@ -129,7 +129,7 @@ def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
 ) -> None:
     arguments = ("--sinks", "rolling-rows-parquet,json", "--small-journal")
     worlds = worlds_below(remote.world, len(lanes))
-    places = [Remote(remote.s3, f"{remote.uri}/{one.root.name}", one.root) for one in worlds]
+    places = [Remote(remote.store, f"{remote.uri}/{one.root.name}", one.root) for one in worlds]
 
     def check(place: Remote) -> None:
         check_parts_after_a_kill(place.look())
