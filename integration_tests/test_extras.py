@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from epochal.testing import servers
-from epochal.testing.servers import CassandraCluster, KafkaCluster, PostgresServer
+from epochal.testing.servers import CassandraCluster
 from integration_tests.cassandra.tables import keyspace
 from integration_tests.pages import run_page
 from integration_tests.postgres.tables import space_on
@@ -120,13 +119,10 @@ class Environment:
 
     def run(self, folder: Path, *arguments: str) -> str:
         """What a program of the environment says."""
-        # Java finds its archive of classes by their path: with the same jars in another folder Spark starts slowly. The
-        # quickstart runs with those of the environment.
-        jars = {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
         done = subprocess.run(
             [str(self.folder / "bin" / arguments[0]), *arguments[1:]],
             cwd=folder,
-            env={**self.variables, **jars},
+            env=self.variables,
             capture_output=True,
             text=True,
             check=False,
@@ -202,8 +198,8 @@ def test_cassandra_has_what_its_sink_needs(
         assert environment.settled(tmp_path)
 
 
-def test_kafka_has_what_its_sink_needs(environment: Environment, broker: KafkaCluster, tmp_path: Path) -> None:
-    with environment.extra("kafka"):
+def test_kafka_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
+    with servers.kafka() as broker, environment.extra("kafka"):
         broker.create_topic("rows")
         environment.run(tmp_path, "python", "-c", KAFKA.format(bootstrap=broker.bootstrap))
 
@@ -211,10 +207,10 @@ def test_kafka_has_what_its_sink_needs(environment: Environment, broker: KafkaCl
         assert environment.settled(tmp_path)
 
 
-def test_postgres_has_what_its_sink_needs(environment: Environment, postgres: PostgresServer, tmp_path: Path) -> None:
-    with space_on(postgres) as space, environment.extra("postgres"):
+def test_postgres_has_what_its_sink_needs(environment: Environment, tmp_path: Path) -> None:
+    with servers.postgres() as server, space_on(server) as space, environment.extra("postgres"):
         table = space.table("rows", "id bigint")
-        options = {**postgres.options, "ledger_schema": space.ledger}
+        options = {**server.options, "ledger_schema": space.ledger}
         environment.run(tmp_path, "python", "-c", POSTGRES.format(table=table, options=options))
 
         assert sorted(space.execute(f"SELECT id FROM {table}")) == [(0,), (1,), (2,)]

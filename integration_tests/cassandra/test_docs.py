@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from epochal import published
-from epochal.testing.servers import KafkaCluster
+from epochal.testing import servers
 from integration_tests.cassandra.tables import Keyspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -55,10 +55,11 @@ def test_the_example_writes_orders_totals_and_files(space: Keyspace, tmp_path: P
 
 @pytest.mark.local
 def test_the_script_that_reads_from_kafka_writes_each_order_once_to_three_sinks(
-    space: Keyspace, broker: KafkaCluster, tmp_path: Path
+    space: Keyspace, tmp_path: Path
 ) -> None:
     script = str(ROOT / "examples" / "kafka_to_three_sinks.py")
-    said = run([script, str(tmp_path), broker.bootstrap, f"{space.hosts[0]}:{space.port}"], tmp_path)
+    with servers.kafka() as kafka:
+        said = run([script, str(tmp_path), kafka.bootstrap, f"{space.hosts[0]}:{space.port}"], tmp_path)
     space.execute("DROP TABLE shop.kafka_orders")
 
     assert said[-3:] == ["files: 100 orders", "Delta: 100 orders", "Cassandra: 100 orders"]

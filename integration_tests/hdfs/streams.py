@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 
 from integration_tests.hdfs.remote import Remote
-from integration_tests.spark.chains import run_here
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import Child, Children, Ended
 from integration_tests.spark.driver import Ending
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FILES = 4
 ENDLESS = "--endless"
@@ -106,10 +101,6 @@ class Stream:
             if self.user:
                 environment.setenv("HADOOP_USER_NAME", self.user)
             return self._drivers.start(self.remote.world.root, *given, points=points)
-
-    def run_here(self, spark: SparkSession) -> None:
-        """Go on with it in this process, to its end, as a user who may do everything."""
-        run_here(spark, self.remote.world, "--sinks", "1", *self.remote.arguments)
 
     def check_resumed(self) -> None:
         """It was held, goes on by itself, and every row is there once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +14,6 @@ from integration_tests.spark.checks import check_at_the_end, leftovers, visible_
 from integration_tests.spark.driver import Ending
 from integration_tests.spark.waiting import wait_until
 from integration_tests.spark.world import Row, put_source_file
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -59,7 +55,7 @@ def test_a_cluster_of_which_every_process_was_killed_in_mid_commit_has_lost_noth
 
 
 def test_files_that_are_leased_to_dead_writers_are_removed_by_the_next_start(
-    spark: SparkSession, stream: Stream, mortal_hdfs: HdfsCluster
+    stream: Stream, mortal_hdfs: HdfsCluster
 ) -> None:
     killed = stream.start(points="after-write=kill@3").wait()
     (lineage,) = stream.remote.client.list(f"{stream.target}/_epochal/staged")
@@ -70,8 +66,9 @@ def test_files_that_are_leased_to_dead_writers_are_removed_by_the_next_start(
         f"{stream.path}/checkpoint/epochal/{TEMPORARY}e000000000002.prepared.json",
     ]
     die_writing(mortal_hdfs, dead)
-    stream.run_here(spark)
+    ended = stream.start().wait()
 
     assert killed.ending is Ending.KILLED, killed.output
+    assert ended.ending is Ending.DONE, ended.output
     check_at_the_end(stream.remote.look(), files=FILES)
     assert stream.path not in dfsadmin(mortal_hdfs, "-listOpenFiles")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,6 @@ from integration_tests.hdfs.admin import dfsadmin, safe_mode
 from integration_tests.hdfs.streams import FILES, HELD, MID_COMMIT, MID_STAGE, NOT_STAGED, Stream
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.driver import Ending
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
@@ -55,7 +51,7 @@ def test_a_quota_a_withdrawn_right_and_safe_mode_hold_the_stream_one_after_the_o
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.matrix)], ids=["three", "five"])
 def test_whatever_fails_while_an_epoch_is_staged_stops_the_query_and_the_next_start_is_exact(
-    spark: SparkSession, stream: Stream, mortal_hdfs: HdfsCluster, every: bool
+    stream: Stream, mortal_hdfs: HdfsCluster, every: bool
 ) -> None:
     """Faults, each in the driver that starts after the one before: every start but the first is a next start."""
     stream.run_as("eve")
@@ -86,7 +82,8 @@ def test_whatever_fails_while_an_epoch_is_staged_stops_the_query_and_the_next_st
 
     stopped_by(_killed(mortal_hdfs, mortal_hdfs.nodes), "before-prepared")
 
-    stream.run_here(spark)
+    last = stream.start().wait()
+    assert last.ending is Ending.DONE, last.output
     check_at_the_end(stream.remote.look(), files=FILES)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +13,6 @@ from integration_tests.spark.chains import (
     killed_at_each,
     killed_side_by_side,
     killed_under,
-    publish_all_that_is_open,
     publish_what_is_open,
     worlds_below,
 )
@@ -26,9 +24,6 @@ from integration_tests.spark.checks import (
 )
 from integration_tests.spark.children import Children
 from integration_tests.spark.world import World
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -58,7 +53,7 @@ CLOSING = {"json": "join", "csv": "join", "avro": "copy", "parquet": "merge", "o
 
 @pytest.mark.parametrize("lanes", [LANES, pytest.param((LONG_CHAIN,), marks=pytest.mark.matrix)], ids=["short", "long"])
 def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
-    spark: SparkSession, drivers: Children, hdfs: HdfsCluster, world: World, lanes: tuple[tuple[str, ...], ...]
+    drivers: Children, hdfs: HdfsCluster, world: World, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
     remotes = [Remote(hdfs, one.root) for one in worlds_below(world, len(lanes))]
     arguments = ("--small-journal", "--sinks", "rolling-rows-parquet,json,avro")
@@ -71,10 +66,10 @@ def test_kills_around_the_joining_of_parts_on_hdfs_lose_and_double_nothing(
         )
         for remote, chain in zip(remotes, lanes, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed, spark)
+    counts = killed_side_by_side(drivers, killed)
 
-    publish_all_that_is_open([f"{remote.uri}/checkpoint" for remote in remotes])
     for remote, files in zip(remotes, counts, strict=True):
+        publish_what_is_open(f"{remote.uri}/checkpoint")
         one = remote.look()
         check_at_the_end(one, files=files)
         # Of 3, 2 and 3 buckets, each epoch would make as many.

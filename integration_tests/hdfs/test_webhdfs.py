@@ -29,7 +29,6 @@ from epochal.txn.errors import Refused
 from epochal.txn.files import TEMPORARY, Entry
 from integration_tests.hdfs.remote import Remote
 from integration_tests.spark.audits import audited
-from integration_tests.spark.chains import run_here
 from integration_tests.spark.checks import check_at_the_end
 from integration_tests.spark.children import REPOSITORY, Children
 from integration_tests.spark.driver import Ending
@@ -232,9 +231,7 @@ def without_java(remote: Remote, *arguments: str, code: int = 0) -> Any:
 
 
 @pytest.mark.timeout(600)
-def test_status_recover_and_gc_work_on_hdfs_without_java(
-    spark: SparkSession, drivers: Children, remote: Remote
-) -> None:
+def test_status_recover_and_gc_work_on_hdfs_without_java(drivers: Children, remote: Remote) -> None:
     remote.world.feed(3)
     killed = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments, points="before-commit=kill@2")
     assert killed.ending is Ending.KILLED, killed.output
@@ -247,7 +244,8 @@ def test_status_recover_and_gc_work_on_hdfs_without_java(
     assert epochal(remote, "status", code=DEAD)["settled"]
     assert epochal(remote, "gc")["kept"] == []
 
-    run_here(spark, remote.world, "--sinks", "2", *remote.arguments)
+    ended = drivers.run(remote.world.root, "--sinks", "2", *remote.arguments)
+    assert ended.ending is Ending.DONE, ended.output
     check_at_the_end(remote.look(), files=3)
 
 
@@ -389,9 +387,10 @@ def test_a_drill_restores_the_state_of_spark_and_of_sinks_from_hdfs_and_writes_n
 
 
 @pytest.mark.timeout(600)
-def test_an_audit_on_hdfs_needs_java_for_rows_alone(spark: SparkSession, remote: Remote) -> None:
+def test_an_audit_on_hdfs_needs_java_for_rows_alone(spark: SparkSession, drivers: Children, remote: Remote) -> None:
     remote.world.feed(2)
-    run_here(spark, remote.world, "--sinks", "rolling-long-csv,parquet", "--digest", *remote.arguments)
+    ended = drivers.run(remote.world.root, "--sinks", "rolling-long-csv,parquet", "--digest", *remote.arguments)
+    assert ended.ending is Ending.DONE, ended.output
 
     by_names = epochal(remote, "audit", "--fast")
     by_rows = audited(f"{remote.uri}/checkpoint")

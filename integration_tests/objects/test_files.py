@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,8 +17,7 @@ from integration_tests.spark.chains import (
     Lane,
     killed_at_each,
     killed_side_by_side,
-    publish_all_that_is_open,
-    run_here,
+    publish_what_is_open,
     worlds_below,
 )
 from integration_tests.spark.checks import (
@@ -31,9 +29,6 @@ from integration_tests.spark.checks import (
 )
 from integration_tests.spark.children import Children
 from integration_tests.spark.driver import Ending
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
@@ -125,7 +120,7 @@ def test_the_same_with_the_journal_on_the_store_and_copies_through_memory(driver
     ids=["short", "long"],
 )
 def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
-    spark_on_s3: SparkSession, drivers: Children, remote: Remote, lanes: tuple[tuple[str, ...], ...]
+    drivers: Children, remote: Remote, lanes: tuple[tuple[str, ...], ...]
 ) -> None:
     arguments = ("--sinks", "rolling-rows-parquet,json", "--small-journal")
     worlds = worlds_below(remote.world, len(lanes))
@@ -138,32 +133,32 @@ def test_a_kill_around_every_step_of_open_parts_loses_and_doubles_nothing(
         Lane(world=place.world, chain=chain, arguments=(*arguments, *place.arguments), check=partial(check, place))
         for place, chain in zip(places, lanes, strict=True)
     ]
-    counts = killed_side_by_side(drivers, killed, spark_on_s3)
+    counts = killed_side_by_side(drivers, killed)
 
-    publish_all_that_is_open([str(place.world.checkpoint) for place in places])
     for place, files in zip(places, counts, strict=True):
+        publish_what_is_open(str(place.world.checkpoint))
         world = place.look()
         check_at_the_end(world, files=files)
         assert all(len(visible_files(target)) < 2 * files for target in (world.first, world.second))
 
 
-def test_of_two_drivers_on_one_target_the_stalled_one_is_fenced_out(
-    spark_on_s3: SparkSession, drivers: Children, remote: Remote
-) -> None:
+def test_of_two_drivers_on_one_target_the_stalled_one_is_fenced_out(drivers: Children, remote: Remote) -> None:
     world, arguments = remote.world, ["--sinks", "1", *remote.arguments]
     gate = world.root / "gate"
     world.feed(3)
     stalled = drivers.start(world.root, *arguments, points=f"after-stage=pause:{gate}@2")
     stalled.wait_for(gate)
     after_stalling = committed(world)
-    run_here(spark_on_s3, world, *arguments)
+    second = drivers.run(world.root, *arguments)
     gate.unlink()
     first = stalled.wait()
 
     assert after_stalling == {0}
+    assert second.ending is Ending.DONE, second.output
     assert first.ending is Ending.FENCED_OUT, first.output
     assert "epoch 1: generation 1 was superseded: its attempt was sealed" in first.output
-    run_here(spark_on_s3, world, *arguments)
+    third = drivers.run(world.root, *arguments)
+    assert third.ending is Ending.DONE, third.output
     check_at_the_end(remote.look(), files=3)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal import Complete, EpochWriter, Rolling, TimeBucket
-from integration_tests.spark.chains import Lane, killed_side_by_side, publish_all_that_is_open, run_here, worlds_below
+from integration_tests.spark.chains import Lane, killed_side_by_side, publish_what_is_open, run_here, worlds_below
 from integration_tests.spark.checks import (
     check_at_the_end,
     check_parts_after_a_kill,
@@ -114,12 +114,12 @@ def test_kills_around_every_step_leave_no_marker_before_its_rows(
     ]
     counts = killed_side_by_side(drivers, killed, spark)
 
-    apart = [set(Counter(planned(lane.world).values()).values()) == {1} for lane in killed]
-    publish_all_that_is_open([str(lane.world.checkpoint) for lane in killed])
-    for lane, files, one_each in zip(killed, counts, apart, strict=True):
+    for lane, files in zip(killed, counts, strict=True):
+        apart = set(Counter(planned(lane.world).values()).values()) == {1}
+        publish_what_is_open(str(lane.world.checkpoint))
         check_at_the_end(lane.world, files=files)
         check_markers(lane.world)
-        if one_each:  # else a kill has put two files into one epoch, and some hours were complete an epoch earlier
+        if apart:  # else a kill has put two files into one epoch, and some hours were complete an epoch earlier
             assert markers(lane.world.first) == markers(lane.world.second) == expected(files)
 
 
