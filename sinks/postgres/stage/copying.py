@@ -39,7 +39,6 @@ LONGEST = 1 << 53  # a part is a number that JSON keeps exactly
 LARGEST_PIECE = 1 << 20  # bytes
 PIECE_DECLARED = ("number integer NOT NULL", "data bytea NOT NULL")
 LZ4 = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"
-Lines = bytes | pa.Array
 
 
 class GivenUpError(Exception):
@@ -98,7 +97,7 @@ class Copying:
     cursor: psycopg.Cursor[Any]
     copy: psycopg.Copy
 
-    def write(self, part: int, lines: Lines) -> None:
+    def write(self, part: int, lines: bytes | pa.Array) -> None:
         if isinstance(lines, bytes):
             self.copy.write(with_part(lines, part))
             return
@@ -118,7 +117,7 @@ class Pieces(Copying):
 
     pieces: int = 0
 
-    def write(self, part: int, lines: Lines) -> None:
+    def write(self, part: int, lines: bytes | pa.Array) -> None:
         text = lines if isinstance(lines, bytes) else text_of(lines)
         for start in range(0, len(text), LARGEST_PIECE):
             self.copy.write_row((part, self.pieces, text[start : start + LARGEST_PIECE]))
