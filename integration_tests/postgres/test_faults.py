@@ -57,6 +57,18 @@ def table_of(space: Space, constraint: str = "") -> str:
     return space.table("numbers", f"id bigint {constraint}, word text")
 
 
+def sink_that_stages(space: Space, form: str) -> PostgresSink:
+    """For a table of numbers; large epochs are staged as text, or in columns, which the digest needs."""
+    table = space.table("numbers", "id bigint, word text, epoch bigint")
+    return space.sink(table, **({} if form == "text" else {"epoch_column": "epoch", "digest": True}))
+
+
+def staged_table(space: Space) -> str:
+    """The table that has the rows of a large epoch."""
+    (relation,) = [name for (name,) in space.staged() if name.startswith("staged_")]
+    return f'{space.ledger}."{relation}"'
+
+
 def shown(space: Space) -> tuple[int, int]:
     """The rows that a reader sees, and how many of them are different."""
     (found,) = space.execute(f"SELECT count(*), count(DISTINCT id) FROM {space.name}.numbers")
@@ -358,24 +370,37 @@ def test_a_stream_whose_place_was_taken_shows_nothing_more(spark: SparkSession, 
     assert shown(space) == (0, 0)
 
 
-def test_a_speculative_or_late_task_changes_nothing(spark: SparkSession, space: Space) -> None:
+@pytest.mark.parametrize("form", ["text", "columns"])
+def test_a_speculative_or_late_task_changes_nothing(spark: SparkSession, space: Space, form: str) -> None:
     """Rows of parts that Spark has not reported are in the table, and are not shown."""
-    sink = space.sink(table_of(space))
+    sink = sink_that_stages(space, form)
     attempt, handle = stage(sink, 0, numbers(spark, LARGE))
-    (relation,) = [name for (name,) in space.staged() if name.startswith("staged_")]
-    space.execute(f'INSERT INTO {space.ledger}."{relation}" SELECT 17, c0, c1 FROM {space.ledger}."{relation}"')
+    relation = staged_table(space)
+    space.execute(
+        f"INSERT INTO {relation} SELECT 17, {'number, data' if form == 'text' else 'c0, c1, c2'} FROM {relation}"
+    )
 
     assert sink.commit(attempt, handle) is Outcome.COMMITTED
     assert shown(space) == (LARGE, LARGE)
 
 
-def test_staged_rows_that_another_program_has_removed_stop_the_query(spark: SparkSession, space: Space) -> None:
-    sink = space.sink(table_of(space))
+@pytest.mark.parametrize(
+    ("form", "harm", "message"),
+    [
+        ("columns", "DELETE FROM {} WHERE c0 = 7", rf"of the {LARGE} rows that .* epoch 0, {LARGE - 1} are in"),
+        ("text", "DELETE FROM {} WHERE number = 0", r"of the \d+ bytes of rows that .* epoch 0, \d+ are in"),
+        ("text", "UPDATE {} SET data = substr(data, 1, 100)", r"of the \d+ bytes of rows that .* epoch 0, 200 are in"),
+        ("text", "DROP TABLE {}", r"of the \d+ rows that .* epoch 0, 0 are in"),
+    ],
+)
+def test_staged_rows_that_another_program_has_removed_stop_the_query(
+    spark: SparkSession, space: Space, form: str, harm: str, message: str
+) -> None:
+    sink = sink_that_stages(space, form)
     attempt, handle = stage(sink, 0, numbers(spark, LARGE))
-    (relation,) = [name for (name,) in space.staged() if name.startswith("staged_")]
-    space.execute(f'DELETE FROM {space.ledger}."{relation}" WHERE c0 = 7')
+    space.execute(harm.format(staged_table(space)))
 
-    with pytest.raises(DataLost, match=f"of the {LARGE} rows that were staged of epoch 0, {LARGE - 1} are in"):
+    with pytest.raises(DataLost, match=message):
         sink.commit(attempt, handle)
     assert shown(space) == (0, 0)
 
@@ -394,9 +419,8 @@ def test_a_connection_that_the_server_has_ended_meanwhile_is_replaced(spark: Spa
 def test_a_task_that_hangs_amid_its_copy_does_not_hold_the_commit(spark: SparkSession, space: Space) -> None:
     sink = space.sink(table_of(space))
     attempt, handle = stage(sink, 0, numbers(spark, LARGE))
-    (relation,) = [name for (name,) in space.staged() if name.startswith("staged_")]
     with space.connect(autocommit=False) as hanging:
-        hanging.execute(f'INSERT INTO {space.ledger}."{relation}" VALUES (17, 1, NULL)'.encode())
+        hanging.execute(f"INSERT INTO {staged_table(space)} VALUES (17, 1, '')".encode())
 
         assert sink.commit(attempt, handle) is Outcome.COMMITTED
         assert sink.leftovers(LINEAGE) == [attempt]

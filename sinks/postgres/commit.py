@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ from epochal.participant import (
     check_same_attempt,
     failpoints,
 )
+from epochal.sinks.postgres import pieces
 from epochal.sinks.postgres import table as tables
 from epochal.sinks.postgres.connection import Endpoint, transaction, waiting
 from epochal.sinks.postgres.handle import StagedEpoch
-from epochal.sinks.postgres.layout import DELETED, PART, own, quoted
+from epochal.sinks.postgres.layout import DELETED, of_parts, own, quoted
 from epochal.sinks.postgres.ledger import Ledger
 from epochal.sinks.postgres.table import Table
 
@@ -73,7 +74,7 @@ class Committer:
         staged = self._staged(db, attempt, epoch)
         written, wanted = show(db, table, epoch, staged)
         if wanted is not None and written != wanted:
-            if isinstance(staged, str):
+            if isinstance(staged, str) and not epoch.size:
                 self._check_staged(attempt, epoch, count(db, staged, epoch.parts))
             raise Refused(
                 f"sink {self.name!r}: a trigger of {table.sql} drops rows of epoch {attempt.epoch}, and did not when "
@@ -105,16 +106,20 @@ class Committer:
         relation = own(self.ledger.schema, self.ledger.relation(attempt))
         if db.execute("SELECT to_regclass(%s)", (relation,)).fetchone() == (None,):
             self._check_staged(attempt, epoch, None)
+        elif epoch.size:
+            # Before they are copied: lines that were cut short could fit the table all the same.
+            self._check_staged(attempt, epoch, pieces.size(db, relation, epoch.parts), "bytes of rows")
         elif epoch.mode != "append":  # else their number is known when they are written
             self._check_staged(attempt, epoch, count(db, relation, epoch.parts))
         return relation
 
-    def _check_staged(self, attempt: Attempt, epoch: StagedEpoch, found: int | None) -> None:
+    def _check_staged(self, attempt: Attempt, epoch: StagedEpoch, found: int | None, unit: str = "rows") -> None:
         """DataLost unless all staged rows were found."""
-        if found == epoch.rows:
+        wanted = epoch.rows if unit == "rows" else epoch.size
+        if found == wanted:
             return
         raise DataLost(
-            f"sink {self.name!r}: of the {epoch.rows} rows that were staged of epoch {attempt.epoch}, {found or 0} are "
+            f"sink {self.name!r}: of the {wanted} {unit} that were staged of epoch {attempt.epoch}, {found or 0} are "
             f"in the schema {quoted(self.ledger.schema)}: another program has removed or changed them, or the server "
             "was restored from an older copy. The epoch is decided and cannot be written without them"
         )
@@ -140,9 +145,11 @@ def count(db: Database, relation: str, parts: Sequence[int]) -> int:
     return int(found[0])
 
 
-def of_parts(parts: Sequence[int]) -> str:
-    """A condition for the rows of these parts."""
-    return f"{PART} = ANY ('{{{','.join(map(str, parts))}}}'::bigint[])"
+def text_of(db: Database, epoch: StagedEpoch, staged: bytes | str) -> Iterator[bytes]:
+    """The lines of an epoch whose rows are stored as text, in blocks."""
+    if isinstance(staged, str):
+        return pieces.lines(db, staged, epoch.parts)
+    return iter([staged] if staged else [])
 
 
 def show(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) -> tuple[int, int | None]:
@@ -151,13 +158,8 @@ def show(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) ->
     The latter is None if nobody knows. A trigger may drop rows.
     """
     columns = ", ".join(map(quoted, epoch.names))
-    if isinstance(staged, bytes):
-        if not staged:
-            return 0, 0
-        cursor = db.cursor()
-        with cursor.copy(f"COPY {table.sql} ({columns}) FROM STDIN") as copy:
-            copy.write(staged)
-        return cursor.rowcount, epoch.rows
+    if isinstance(staged, bytes) or epoch.size:
+        return pieces.copy(db, text_of(db, epoch, staged), f"{table.sql} ({columns})"), epoch.rows
     match epoch.mode:
         case "append":
             rows = f"SELECT {', '.join(_data(epoch))} FROM {staged} WHERE {of_parts(epoch.parts)}"

@@ -9,6 +9,7 @@ from typing import Any
 from epochal.participant import Handle
 
 VERSION = 1
+IN_PIECES = 2  # the version of a handle whose rows are stored as pieces of text, which older versions cannot show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class StagedEpoch:
     deletes: bool = False
     parts: tuple[int, ...] = ()  # whose rows count, of a staged table; None has any if the rows are stored in one piece
     filed: bool = False  # the rows are stored in one piece
+    size: int = 0  # bytes of rows that are stored as text in many pieces; 0 if they are not
     rows: int = 0
     offsets: str = ""
     digest: str | None = None
@@ -34,12 +36,15 @@ class StagedEpoch:
 
     def handle(self) -> Handle:
         body: dict[str, Any] = asdict(self)
+        if not self.size:
+            del body["size"]
         lists = {name: list(body[name]) for name in ("keys", "parts")}
-        return Handle(VERSION, {**body, **lists, "columns": [list(column) for column in self.columns]})
+        version = IN_PIECES if self.size else VERSION
+        return Handle(version, {**body, **lists, "columns": [list(column) for column in self.columns]})
 
     @staticmethod
     def read(handle: Handle) -> StagedEpoch:
-        body: dict[str, Any] = dict(handle.checked_body(VERSION))
+        body: dict[str, Any] = dict(handle.checked_body(IN_PIECES if handle.version == IN_PIECES else VERSION))
         columns = tuple((str(name), str(kind)) for name, kind in body["columns"])
         parts = tuple(int(part) for part in body["parts"])
         return StagedEpoch(**{**body, "columns": columns, "keys": tuple(body["keys"]), "parts": parts})

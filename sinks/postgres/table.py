@@ -28,7 +28,8 @@ SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, row_security_acti
              WHERE NOT has_table_privilege(c.oid, p)),
        ARRAY(SELECT rulename::text FROM pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type <> '1'),
        ARRAY(SELECT p.oid::regclass::text FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
-             WHERE p.relpersistence <> 'p' OR p.relkind NOT IN ('r', 'p'))
+             WHERE p.relpersistence <> 'p' OR p.relkind NOT IN ('r', 'p')),
+       has_database_privilege(current_database(), 'TEMPORARY')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
 """
 COLUMNS = """
@@ -56,12 +57,17 @@ SELECT t.oid::bigint, t.typname, t.typtype::text, t.typbasetype::bigint, t.typty
        ARRAY(SELECT enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid)
 FROM used JOIN pg_type t ON t.oid = used.oid
 """
-# Unique indexes: their columns, and whether ON CONFLICT can name them.
+# Unique indexes: their columns, whether ON CONFLICT can name them, their names, and whether their columns are compared
+# as `=` compares them.
 UNIQUE = """
-SELECT ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) k
-             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k),
-       i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid
-FROM pg_index i WHERE i.indrelid = %s AND i.indisunique
+SELECT ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(number, place)
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place),
+       i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AND i.indisvalid, c.relname,
+       NOT coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false) AND NOT EXISTS (
+           SELECT FROM generate_series(0, i.indnkeyatts - 1) n JOIN pg_opclass o ON o.oid = i.indclass[n]
+           LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[n]
+           WHERE NOT o.opcdefault OR i.indcollation[n] IS DISTINCT FROM a.attcollation)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s AND i.indisunique
 """
 
 
@@ -117,6 +123,21 @@ class Column:
         return self.type.name in CHECKED and not self.is_domain
 
 
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """A unique index."""
+
+    columns: tuple[str, ...]
+    usable: bool  # for ON CONFLICT
+    name: str = ""
+    compares: bool = False  # by the columns' own `=`
+
+    @property
+    def plain(self) -> bool:
+        """Whether two rows of equal columns, and only they, are refused."""
+        return self.usable and self.compares
+
+
 @dataclass(frozen=True)
 class Table:
     """The table of a sink."""
@@ -126,11 +147,17 @@ class Table:
     oid: int
     identity: str
     columns: Mapping[str, Column]
-    unique: Sequence[tuple[tuple[str, ...], bool]]
+    unique: Sequence[Unique]
     has_checks: bool  # check, foreign key or exclusion constraints
     has_triggers: bool  # or is partitioned
     lacking: Sequence[str]  # privileges
     fsync: bool
+    has_temporary: bool = False  # whether this user may make temporary tables
+
+    @property
+    def can_compare(self) -> bool:
+        """Whether rows of this table can be compared with those of a temporary one."""
+        return self.has_temporary and "SELECT" not in self.lacking
 
     @cached_property
     def sql(self) -> str:
@@ -139,7 +166,7 @@ class Table:
 
     def needs_trial(self, keys: Sequence[str]) -> bool:
         """Whether only an insert can know if rows fit: constraints other than the unique one of the keys."""
-        unique = [columns for columns, _ in self.unique if not keys or set(columns) != set(keys)]
+        unique = [index for index in self.unique if not keys or set(index.columns) != set(keys)]
         return self.has_checks or self.has_triggers or bool(unique)
 
 
@@ -149,7 +176,21 @@ def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
     what = f"the table {quoted(schema)}.{quoted(name)}"
     if found is None:
         raise Refused(f"{what} does not exist; create it (names are case-sensitive). Nothing was written")
-    oid, kind, persistence, secured, system, database, fsync, checks, triggers, lacking, rules, fleeting = found
+    (
+        oid,
+        kind,
+        persistence,
+        secured,
+        system,
+        database,
+        fsync,
+        checks,
+        triggers,
+        lacking,
+        rules,
+        fleeting,
+        has_temporary,
+    ) = found
     if kind not in ("r", "p"):
         raise Refused(f"{what} is no table (views and foreign tables cannot be written to). Nothing was written")
     if persistence != "p":
@@ -182,9 +223,19 @@ def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
             collation=collation,
             is_domain=types[kind_oid][2] == "d",
         )
-    unique = [(tuple(names), usable) for names, usable in db.execute(UNIQUE, (oid,))]
+    unique = [Unique(tuple(names), *more) for names, *more in db.execute(UNIQUE, (oid,))]
     return Table(
-        schema, name, oid, f"{system}/{database}/{oid}", columns, unique, checks, triggers, lacking, fsync == "on"
+        schema,
+        name,
+        oid,
+        f"{system}/{database}/{oid}",
+        columns,
+        unique,
+        checks,
+        triggers,
+        lacking,
+        fsync == "on",
+        has_temporary,
     )
 
 

@@ -21,8 +21,8 @@ from epochal.sinks.postgres.connection import CA_FILE, PASSWORD, TLS, USER, Endp
 from epochal.sinks.postgres.handle import StagedEpoch
 from epochal.sinks.postgres.layout import quoted, staged_table
 from epochal.sinks.postgres.options import names_of
-from epochal.sinks.postgres.stage import plan
-from epochal.sinks.postgres.table import Column, Table, Type
+from epochal.sinks.postgres.stage import keys, plan
+from epochal.sinks.postgres.table import Column, Table, Type, Unique
 from epochal.spark_plugins.conf import writer_from_settings
 
 SECRET = "hunter2"  # it is to be looked for
@@ -247,7 +247,16 @@ def test_keys_that_would_be_compared_as_text_are_refused() -> None:
         kind = Column(name[0], name[1], Type("citext"), True, False, False, None, False)
         columns[name[0]] = kind
     table = Table(
-        "shop", "people", 1, "", columns, [(("public",), True), (("elsewhere",), True)], False, False, [], True
+        "shop",
+        "people",
+        1,
+        "",
+        columns,
+        [Unique(("public",), True), Unique(("elsewhere",), True)],
+        False,
+        False,
+        [],
+        True,
     )
     for key, expected in ("public", 0), ("elsewhere", 1):
         frame: Any = SimpleNamespace(
@@ -265,6 +274,16 @@ def test_a_handle_goes_through_json() -> None:
     again = StagedEpoch.read(Handle.from_json(json.loads(json.dumps(STAGED.handle().to_json()))))
 
     assert again == STAGED
+
+
+def test_only_a_handle_of_pieces_is_unknown_to_older_versions() -> None:
+    old, pieces = STAGED.handle(), replace(STAGED, size=7).handle()
+
+    assert (old.version, pieces.version) == (1, 2)
+    assert "size" not in old.body
+    assert StagedEpoch.read(pieces) == replace(STAGED, size=7)
+    with pytest.raises(Refused, match="handle version 3"):
+        StagedEpoch.read(replace(pieces, version=3))
 
 
 class Recording:
@@ -328,12 +347,30 @@ def test_a_column_that_was_changed_after_staging_is_refused() -> None:
 
 
 def test_only_constraints_besides_the_key_need_a_trial() -> None:
-    keyed = replace(TABLE, unique=[(("id", "day"), True)])
+    keyed = replace(TABLE, unique=[Unique(("id", "day"), True)])
 
     assert not TABLE.needs_trial([])
     assert keyed.needs_trial([])
     assert not keyed.needs_trial(["day", "id"])
     assert replace(keyed, has_checks=True).needs_trial(["day", "id"])
+
+
+KEYED = replace(TABLE, unique=[Unique(("id",), True, "orders_pkey", True)], has_temporary=True)
+REASONS_TO_TRY = {
+    "a check constraint": replace(KEYED, has_checks=True),
+    "a trigger": replace(KEYED, has_triggers=True),
+    "no right to read the table": replace(KEYED, lacking=["SELECT"]),
+    "no right to make temporary tables": replace(KEYED, has_temporary=False),
+    "an index that is deferrable or has a condition": replace(KEYED, unique=[Unique(("id",), False, "i", True)]),
+    "an index that compares in its own way": replace(KEYED, unique=[Unique(("id",), True, "i", False)]),
+    "a column that the table fills": replace(KEYED, unique=[*KEYED.unique, Unique(("serial",), True, "i", True)]),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS_TO_TRY)
+def test_keys_are_compared_instead_of_tried_only_where_nothing_else_can_refuse_them(reason: str) -> None:
+    assert keys.can_check(KEYED, STAGED)
+    assert not keys.can_check(REASONS_TO_TRY[reason], STAGED)
 
 
 def test_attempts_are_staged_apart() -> None:

@@ -147,7 +147,7 @@ def faults_of(frame: DataFrame, table: Table, options: PostgresOptions) -> list[
         for name in options.keys
         if name in table.columns and table.columns[name].spelled.endswith(".citext")
     ]
-    if options.keys and not any(usable and set(names) == set(options.keys) for names, usable in table.unique):
+    if options.keys and not any(index.usable and {*index.columns} == {*options.keys} for index in table.unique):
         faults.append(
             f"keys={list(options.keys)!r}: the table needs a primary key or a unique index on exactly these columns, "
             "not deferrable, without a condition"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ from epochal.participant import BadRows, Batch, FencedOut, Refused, StoreAway, d
 from epochal.sinks.postgres import commit, digests
 from epochal.sinks.postgres.connection import Endpoint, transaction, translating
 from epochal.sinks.postgres.handle import StagedEpoch
-from epochal.sinks.postgres.layout import own, quoted
+from epochal.sinks.postgres.layout import of_parts, own, quoted
 from epochal.sinks.postgres.ledger import Ledger
 from epochal.sinks.postgres.options import PostgresOptions
-from epochal.sinks.postgres.stage import copying
+from epochal.sinks.postgres.stage import copying, keys
 from epochal.sinks.postgres.stage.copying import Staging
 from epochal.sinks.postgres.stage.encoding import BITS
 from epochal.sinks.postgres.stage.plan import Plan, faults_of, plan
@@ -53,7 +53,7 @@ class Stager:
         failpoints.hit("before-attempt")
         with self._transaction() as db:
             self.ledger.begin(db, batch.attempt)
-            if not staging.inline:
+            if not staging.is_text:
                 staging.make(db)
         failpoints.hit("after-attempt")
         try:
@@ -73,8 +73,8 @@ class Stager:
         return plan(rows, self.table, self.options, epoch)
 
     def _staging(self, batch: Batch[DataFrame], how: Plan) -> Staging:
-        # One piece of text can become rows without another look at them only if Spark has checked all about them.
-        alone = self.options.mode == "append" and how.is_checked and not self.options.digest
+        # Text can become rows without another look at them only if Spark has checked all about them.
+        is_text = self.options.mode == "append" and how.is_checked and not self.options.digest
         return Staging(
             endpoint=self.endpoint,
             schema=self.ledger.schema,
@@ -82,13 +82,14 @@ class Stager:
             declared=tuple(how.declared),
             names=tuple(how.names),
             row=self.ledger.row(batch.attempt),
-            inline=INLINE if alone else 0,
+            inline=INLINE if is_text else 0,
+            is_text=is_text,
         )
 
     def _staged(self, batch: Batch[DataFrame], how: Plan, staging: Staging) -> tuple[StagedEpoch, int, int]:
         done = self._run(how.lines(batch.rows), staging)
         unfit = self._check(done, how)
-        filed = bool(staging.inline) and all(task["data"] is not None for task in done)
+        filed = staging.is_text and all(task["data"] is not None for task in done)
         held = [(int(task["part"]), bytes(task["data"])) for task in done if task["data"]]
         epoch = StagedEpoch(
             mode=self.options.mode,
@@ -99,6 +100,7 @@ class Stager:
             deletes=how.deletes,
             parts=() if filed else tuple(sorted(int(task["part"]) for task in done)),
             filed=filed,
+            size=sum(int(task["size"]) for task in done) if staging.is_text and not filed else 0,
             rows=sum(int(task["rows"]) for task in done),
             offsets=batch.offsets,
         )
@@ -110,13 +112,10 @@ class Stager:
             else:
                 _copy(db, staging, held)
                 epoch = self._checked(db, how, epoch, staged)
-            if self.table.needs_trial(epoch.keys) and (dropped := _try(db, self.table, epoch, staged)):
-                raise self._bad(
-                    f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
-                    "Filter the rows in the query, or remove the trigger"
-                )
+            if self.table.needs_trial(epoch.keys):
+                self._check_constraints(db, epoch, staged)
         failpoints.hit("after-filed")
-        return epoch, len(staged) if isinstance(staged, bytes) else 0, epoch.rows + unfit
+        return epoch, len(staged) if isinstance(staged, bytes) else epoch.size, epoch.rows + unfit
 
     def _run(self, lines: DataFrame, staging: Staging) -> list[Any]:
         try:
@@ -167,8 +166,19 @@ class Stager:
             raise self._bad(f"{', '.join(large)}: a total would be too large for its column; make that wider")
         if not self.options.digest:
             return epoch
-        (_, value), *_ = digests.of_rows(db, staged, how.names, commit.of_parts(epoch.parts)).values()
+        (_, value), *_ = digests.of_rows(db, staged, how.names, of_parts(epoch.parts)).values()
         return replace(epoch, digest=digest_text(value))
+
+    def _check_constraints(self, db: Database, epoch: StagedEpoch, staged: bytes | str) -> None:
+        """BadRows, or an error of the server's, if it would refuse the rows."""
+        if (epoch.filed or epoch.size) and keys.can_check(self.table, epoch):
+            if (index := keys.taken(db, self.table, epoch, staged)) is not None:
+                raise self._bad(f"{self.table.sql} has rows with these keys (23505, constraint {index!r})")
+        elif dropped := _try(db, self.table, epoch, staged):
+            raise self._bad(
+                f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
+                "Filter the rows in the query, or remove the trigger"
+            )
 
     def _bad(self, what: str) -> BadRows:
         return BadRows(f"sink {self.options.name!r}: {what}. Nothing of the epoch was written")
@@ -185,9 +195,10 @@ def _copy(db: Database, staging: Staging, held: Sequence[tuple[int, bytes]]) -> 
     if not held:
         return
     staging.make(db)
-    with db.cursor().copy(staging.copy) as copy:
+    with ExitStack() as opened:
+        copies = staging.copying(db, opened)
         for part, data in held:
-            copy.write(copying.with_part(data, part))
+            copies.write(part, data)
 
 
 def _try(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) -> int:
@@ -203,7 +214,7 @@ def _ties(db: Database, epoch: StagedEpoch, staged: str) -> int:
     keys = ", ".join(commit.key_columns(epoch))
     order = ", ".join(f"o{n} DESC NULLS LAST" for n in range(epoch.order))
     ranked = f"rank() OVER (PARTITION BY {keys}{f' ORDER BY {order}' if order else ''}) AS place"
-    last = f"SELECT {keys} FROM (SELECT {keys}, {ranked} FROM {staged} WHERE {commit.of_parts(epoch.parts)}) r"
+    last = f"SELECT {keys} FROM (SELECT {keys}, {ranked} FROM {staged} WHERE {of_parts(epoch.parts)}) r"
     found = db.execute(
         f"SELECT count(*) FROM ({last} WHERE place = 1 GROUP BY {keys} HAVING count(*) > 1) several"
     ).fetchone()
