@@ -58,6 +58,15 @@ def test_a_row_is_a_json_object_without_nulls_and_has_no_key_by_default(
     assert [one.headers() for one in found.values()] == [None, None]
 
 
+def test_names_of_columns_are_never_read_as_sql(spark: SparkSession, target: Target, staging: str) -> None:
+    # Spark replaces ${...} in a text of SQL, by its settings and by the driver's environment.
+    names = ["id", "${env:PATH}", "${spark.app.name}", "a.b", "a`b", "it's"]
+    write(target.sink(staging=staging), 0, spark.createDataFrame([(1, *names[1:])], names))
+
+    (message,) = target.messages()
+    assert json.loads(message.value() or b"") == {"id": 1} | {name: name for name in names[1:]}
+
+
 def test_every_part_of_a_message_is_an_expression(target: Target, rows: DataFrame, staging: str) -> None:
     sink = target.sink(
         key="word",

@@ -232,6 +232,8 @@ class Explorer:
             drivers = [self._rest(after, driver) for driver in drivers]
             world, drivers[index] = after, moved
         for index, driver in enumerate(drivers):
+            if driver == ENDED:
+                continue
             try:
                 self._step(world, driver)
             except _Broken:

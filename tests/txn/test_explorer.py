@@ -111,6 +111,17 @@ def test_without_the_seal_an_epoch_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
     assert found_in(Setting(starts=3, epochs=1)).fault == "loss: epoch 0 is decided, and what its winner staged is gone"
 
 
+def test_what_breaks_the_promise_after_another_process_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(seen: View, attempt: Attempt, *, newest: int) -> Removal:
+        return removal_of(seen, attempt, newest=newest + 1) if seen.prepared(attempt.epoch) else Removal.REMOVE
+
+    monkeypatch.setattr(settlement, "removal_of", impatient)
+
+    found = found_in(Setting(starts=1, epochs=1, cleaners=1))
+
+    assert found.fault == "loss: epoch 0 is decided, and what its winner staged is gone"
+
+
 def test_removing_a_prepared_attempt_before_the_decision_loses_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     def impatient(self: Coordinator[None]) -> list[Attempt]:
         committed = self._checkpoint.committed()

@@ -76,8 +76,7 @@ def checked(frame: DataFrame, options: KafkaOptions, topics: Mapping[str, Topic]
 
     # As text where it can be: each call to build a column costs a fraction of a millisecond, in every epoch.
     if options.value is None:
-        structure = ", ".join(quoted(name) for name in columns_of(frame, options))
-        value = f.expr(f"CAST(to_json(struct({structure}), map('ignoreNullFields', 'true')) AS BINARY)")
+        value = _json_of(columns_of(frame, options)).cast("binary")
     else:
         value = f.expr(options.value).cast("binary")
     made = {TOPIC: f.expr(f"'{options.topics[0]}'" if options.topic_by is None else options.topic_by), VALUE: value}
@@ -93,6 +92,18 @@ def checked(frame: DataFrame, options: KafkaOptions, topics: Mapping[str, Topic]
     error = f"CASE WHEN {' OR '.join(f'({wrong})' for wrong, _ in reasons)} THEN concat_ws('; ', {each}) END"
     sized = frame.withColumns(made).selectExpr("*", f"{_size(options)} AS {SIZE}")
     return sized.selectExpr("*", f"{error} AS {ERROR}")
+
+
+def _json_of(columns: list[str]) -> Column:
+    """A JSON object of columns."""
+    from pyspark.sql import functions as f
+
+    names = ", ".join(map(quoted, columns))
+    if "${" not in names:
+        return f.expr(f"to_json(struct({names}), map('ignoreNullFields', 'true'))")
+    # In a text, Spark would replace it by a setting or by a variable of the environment, between backquotes too.
+    structure = f.struct(*(f.col(quoted(name)) for name in columns))
+    return f.to_json(structure, {"ignoreNullFields": "true"})
 
 
 def messages(checked_rows: DataFrame, options: KafkaOptions) -> DataFrame:
