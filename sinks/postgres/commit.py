@@ -76,6 +76,8 @@ class Committer:
         if wanted is not None and written != wanted:
             if isinstance(staged, str) and not epoch.size:
                 self._check_staged(attempt, epoch, count(db, staged, epoch.parts))
+            elif not table.has_triggers:
+                self._check_staged(attempt, epoch, written)
             raise Refused(
                 f"sink {self.name!r}: a trigger of {table.sql} drops rows of epoch {attempt.epoch}, and did not when "
                 f"it was staged: {written} of {wanted} would be written. Nothing of it was written. The epoch is "
