@@ -40,7 +40,7 @@ TRAPS = {
     "a domain without nulls": (
         "k int PRIMARY KEY",
         "CREATE DOMAIN {table}_needed AS int NOT NULL; ALTER TABLE {table} ADD n {table}_needed",
-        *("7 AS k", 1, "23502"),
+        *("7 AS k", 1, "n: it is NOT NULL without a default, and not in the frame"),
     ),
     "an expression of an index": ("k int PRIMARY KEY, n int", f"{INDEX} ((1 / n))", "1 AS k, 0 AS n", 1, "22012"),
     "a condition of an index": ("n int", f"{INDEX} (n) WHERE 1 / n > 0", "0 AS n", 1, "22012"),

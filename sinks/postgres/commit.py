@@ -176,6 +176,17 @@ def show(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) ->
             raise Refused(f"staged with an unknown mode, {epoch.mode!r}; finish it with the version that staged it")
 
 
+def show_one(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) -> None:
+    """Write one of the rows to append: whatever does not depend on their values is seen by that."""
+    into = f"{table.sql} ({', '.join(map(quoted, epoch.names))})"
+    if isinstance(staged, str) and not epoch.size:
+        data = ", ".join(_data(epoch))
+        db.execute(f"INSERT INTO {into} SELECT {data} FROM {staged} WHERE {of_parts(epoch.parts)} LIMIT 1")
+        return
+    first = next(text_of(db, epoch, staged))
+    pieces.copy(db, iter([first[: first.index(b"\n") + 1]]), into)
+
+
 def _wanted(db: Database, table: Table, epoch: StagedEpoch, rows: str) -> int | None:
     """How many rows a query gives that the table must take; None if nobody knows, or no trigger may drop any."""
     only_keys = {*epoch.names} == {*epoch.keys}  # of keys that are there nothing is written

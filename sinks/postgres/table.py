@@ -46,8 +46,9 @@ COLUMNS = """
 SELECT a.attname,
        -- With its schema, whatever the search_path: that may be another one when the epoch is committed.
        CASE WHEN pg_type_is_visible(b.oid) AND bn.nspname <> 'pg_catalog' THEN quote_ident(bn.nspname) || '.' ELSE ''
-       END || format_type(a.atttypid, a.atttypmod), a.atttypid::bigint, a.atttypmod, a.attnotnull,
-       a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
+       END || format_type(a.atttypid, a.atttypmod), a.atttypid::bigint, a.atttypmod,
+       a.attnotnull OR t.typnotnull,  -- COPY leaves nulls in a column of a domain that it is not given
+       a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL, a.attgenerated <> '' OR a.attidentity = 'a',
        (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
         JOIN pg_namespace n ON n.oid = l.collnamespace
         WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation)
@@ -183,6 +184,11 @@ class Table:
     def may_fail(self, longest: int) -> bool:
         """Whether an insert may break something other than a constraint, with rows of so many bytes."""
         return self.computes or (self.indexes_texts and longest > LONG)
+
+    def fills(self, names: Sequence[str]) -> bool:
+        """Whether other columns have defaults; their functions and sequences may be out of this user's reach."""
+        others = (column for name, column in self.columns.items() if name not in names)
+        return any(column.has_default and not column.generated for column in others)
 
     def needs_trial(self, keys: Sequence[str], longest: int = 0) -> bool:
         """Whether only an insert can know if rows fit: constraints other than the unique one of the keys."""

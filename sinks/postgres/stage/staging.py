@@ -114,8 +114,7 @@ class Stager:
                 _copy(db, staging, held)
                 epoch = self._checked(db, how, epoch, staged)
             longest = max((int(task["longest"]) for task in done), default=0)
-            if self.table.needs_trial(epoch.keys, longest):
-                self._check_constraints(db, epoch, staged, longest)
+            self._check_constraints(db, epoch, staged, longest)
         failpoints.hit("after-filed")
         return epoch, len(staged) if isinstance(staged, bytes) else epoch.size, epoch.rows + unfit
 
@@ -173,14 +172,19 @@ class Stager:
 
     def _check_constraints(self, db: Database, epoch: StagedEpoch, staged: bytes | str, longest: int) -> None:
         """BadRows, or an error of the server's, if it would refuse the rows."""
-        if (epoch.filed or epoch.size) and keys.can_check(self.table, epoch, longest):
+        if self.table.needs_trial(epoch.keys, longest):
+            if not ((epoch.filed or epoch.size) and keys.can_check(self.table, epoch, longest)):
+                if dropped := _try(db, self.table, epoch, staged):
+                    raise self._bad(
+                        f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
+                        "Filter the rows in the query, or remove the trigger"
+                    )
+                return
             if (index := keys.taken(db, self.table, epoch, staged)) is not None:
                 raise self._bad(f"{self.table.sql} has rows with these keys (23505, constraint {index!r})")
-        elif dropped := _try(db, self.table, epoch, staged):
-            raise self._bad(
-                f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
-                "Filter the rows in the query, or remove the trigger"
-            )
+        if epoch.mode == "append" and epoch.rows and self.table.fills(epoch.names):
+            with db.transaction(force_rollback=True):
+                commit.show_one(db, self.table, epoch, staged)
 
     def _bad(self, what: str) -> BadRows:
         return BadRows(f"sink {self.options.name!r}: {what}. Nothing of the epoch was written")
