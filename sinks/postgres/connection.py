@@ -43,7 +43,7 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
        set_config('idle_in_transaction_session_timeout', '60s', true),
        set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO, YMD', true),
        set_config('IntervalStyle', 'postgres', true), set_config('extra_float_digits', '1', true),
-       set_config('bytea_output', 'hex', true)
+       set_config('bytea_output', 'hex', true), set_config('array_nulls', 'on', true)
 """
 # Classes of SQLSTATE and single ones that waiting may cure.
 AWAY = ("08", "40", "53", "57", "58", "55P03", "55006", "25006")

@@ -17,27 +17,38 @@ CHECKED = {
     *("bool", "int2", "int4", "int8", "numeric", "float4", "float8", "text", "varchar", "bpchar", "uuid", "bytea"),
     *("date", "timestamp", "timestamptz", "enum"),
 }
+LONG = 2_000  # bytes of a row that surely fit into an index
 OF_THE_SERVER = ("json", "jsonb", "citext", "inet", "cidr", "macaddr", "macaddr8")
 
 RELATION = """
 SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
        (SELECT system_identifier::text FROM pg_control_system()), current_database(), current_setting('fsync'),
-       EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype IN ('c', 'f', 'x')),
+       c.relispartition OR EXISTS (SELECT FROM pg_constraint k
+           WHERE k.conrelid = c.oid AND k.contype IN ('c', 'f', 'x')),
        EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal) OR c.relkind = 'p',
        ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
              WHERE NOT has_table_privilege(c.oid, p)),
        ARRAY(SELECT rulename::text FROM pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type <> '1'),
        ARRAY(SELECT p.oid::regclass::text FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
              WHERE p.relpersistence <> 'p' OR p.relkind NOT IN ('r', 'p')),
-       has_database_privilege(current_database(), 'TEMPORARY')
+       has_database_privilege(current_database(), 'TEMPORARY'),
+       c.relnatts > 250 OR EXISTS (
+           SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+           AND (a.attgenerated <> '' OR a.attlen = -1 AND a.attstorage = 'p')
+       ) OR EXISTS (
+           SELECT FROM pg_index i WHERE i.indrelid = c.oid AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL)),
+       EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+               WHERE i.indrelid = c.oid AND a.attlen = -1 AND a.atttypid <> 'numeric'::regtype),
+       current_setting('server_encoding') = 'UTF8'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
 """
 COLUMNS = """
 SELECT a.attname,
        -- With its schema, whatever the search_path: that may be another one when the epoch is committed.
        CASE WHEN pg_type_is_visible(b.oid) AND bn.nspname <> 'pg_catalog' THEN quote_ident(bn.nspname) || '.' ELSE ''
-       END || format_type(a.atttypid, a.atttypmod), a.atttypid::bigint, a.atttypmod, a.attnotnull,
-       a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
+       END || format_type(a.atttypid, a.atttypmod), a.atttypid::bigint, a.atttypmod,
+       a.attnotnull OR t.typnotnull,  -- COPY leaves nulls in a column of a domain that it is not given
+       a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL, a.attgenerated <> '' OR a.attidentity = 'a',
        (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
         JOIN pg_namespace n ON n.oid = l.collnamespace
         WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation)
@@ -66,7 +77,10 @@ SELECT ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) W
        NOT coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false) AND NOT EXISTS (
            SELECT FROM generate_series(0, i.indnkeyatts - 1) n JOIN pg_opclass o ON o.oid = i.indclass[n]
            LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[n]
-           WHERE NOT o.opcdefault OR i.indcollation[n] IS DISTINCT FROM a.attcollation)
+           WHERE NOT o.opcdefault OR i.indcollation[n] IS DISTINCT FROM a.attcollation
+           -- One for char(n) may be that of a text, and then ignores spaces.
+           OR NOT (o.opcintype IN (a.atttypid, 'anyenum'::regtype)
+                   OR a.atttypid = 'varchar'::regtype AND o.opcintype = 'text'::regtype))
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s AND i.indisunique
 """
 
@@ -148,11 +162,14 @@ class Table:
     identity: str
     columns: Mapping[str, Column]
     unique: Sequence[Unique]
-    has_checks: bool  # check, foreign key or exclusion constraints
+    has_checks: bool  # check, foreign key or exclusion constraints, or it is a partition
     has_triggers: bool  # or is partitioned
     lacking: Sequence[str]  # privileges
     fsync: bool
     has_temporary: bool = False  # whether this user may make temporary tables
+    computes: bool = False  # columns or indexes from others, which may fail; or a row may be too large for it
+    indexes_texts: bool = False  # or other values that may be too large for an index
+    is_utf8: bool = True
 
     @property
     def can_compare(self) -> bool:
@@ -164,10 +181,19 @@ class Table:
         """Its full name, quoted."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
-    def needs_trial(self, keys: Sequence[str]) -> bool:
+    def may_fail(self, longest: int) -> bool:
+        """Whether an insert may break something other than a constraint, with rows of so many bytes."""
+        return self.computes or (self.indexes_texts and longest > LONG)
+
+    def fills(self, names: Sequence[str]) -> bool:
+        """Whether other columns have defaults; their functions and sequences may be out of this user's reach."""
+        others = (column for name, column in self.columns.items() if name not in names)
+        return any(column.has_default and not column.generated for column in others)
+
+    def needs_trial(self, keys: Sequence[str], longest: int = 0) -> bool:
         """Whether only an insert can know if rows fit: constraints other than the unique one of the keys."""
         unique = [index for index in self.unique if not keys or set(index.columns) != set(keys)]
-        return self.has_checks or self.has_triggers or bool(unique)
+        return self.has_checks or self.has_triggers or bool(unique) or self.may_fail(longest)
 
 
 def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
@@ -189,7 +215,7 @@ def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
         lacking,
         rules,
         fleeting,
-        has_temporary,
+        *more,
     ) = found
     if kind not in ("r", "p"):
         raise Refused(f"{what} is no table (views and foreign tables cannot be written to). Nothing was written")
@@ -223,7 +249,7 @@ def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
             collation=collation,
             is_domain=types[kind_oid][2] == "d",
         )
-    unique = [Unique(tuple(names), *more) for names, *more in db.execute(UNIQUE, (oid,))]
+    unique = [Unique(tuple(names), *rest) for names, *rest in db.execute(UNIQUE, (oid,))]
     return Table(
         schema,
         name,
@@ -235,7 +261,7 @@ def read(db: psycopg.Connection[Any], schema: str, name: str) -> Table:
         triggers,
         lacking,
         fsync == "on",
-        has_temporary,
+        *more,
     )
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import errors
 from pyspark.sql.types import StringType, StructField, StructType
@@ -21,8 +22,8 @@ from epochal.sinks.postgres.connection import CA_FILE, PASSWORD, TLS, USER, Endp
 from epochal.sinks.postgres.handle import StagedEpoch
 from epochal.sinks.postgres.layout import quoted, staged_table
 from epochal.sinks.postgres.options import names_of
-from epochal.sinks.postgres.stage import keys, plan
-from epochal.sinks.postgres.table import Column, Table, Type, Unique
+from epochal.sinks.postgres.stage import copying, keys, plan
+from epochal.sinks.postgres.table import LONG, Column, Table, Type, Unique
 from epochal.spark_plugins.conf import writer_from_settings
 
 SECRET = "hunter2"  # it is to be looked for
@@ -363,14 +364,46 @@ REASONS_TO_TRY = {
     "no right to make temporary tables": replace(KEYED, has_temporary=False),
     "an index that is deferrable or has a condition": replace(KEYED, unique=[Unique(("id",), False, "i", True)]),
     "an index that compares in its own way": replace(KEYED, unique=[Unique(("id",), True, "i", False)]),
+    "a column that is computed": replace(KEYED, computes=True),
+    "texts in an index": replace(KEYED, indexes_texts=True),
     "a column that the table fills": replace(KEYED, unique=[*KEYED.unique, Unique(("serial",), True, "i", True)]),
 }
 
 
 @pytest.mark.parametrize("reason", REASONS_TO_TRY)
 def test_keys_are_compared_instead_of_tried_only_where_nothing_else_can_refuse_them(reason: str) -> None:
-    assert keys.can_check(KEYED, STAGED)
-    assert not keys.can_check(REASONS_TO_TRY[reason], STAGED)
+    assert keys.can_check(KEYED, STAGED, LONG + 1)
+    assert not keys.can_check(REASONS_TO_TRY[reason], STAGED, LONG + 1)
+
+
+def test_texts_that_fit_into_any_index_need_no_trial() -> None:
+    indexed = replace(KEYED, indexes_texts=True)
+
+    assert keys.can_check(indexed, STAGED, LONG)
+    assert not replace(TABLE, indexes_texts=True).needs_trial([], LONG)
+    assert replace(TABLE, indexes_texts=True).needs_trial([], LONG + 1)
+
+
+def test_a_line_that_copy_would_not_read_is_refused_by_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "LONGEST_LINE", 4)
+    staging = copying.Staging(
+        endpoint=Endpoint(hosts=("h",), port=1, database="d"),
+        schema="s",
+        relation="r",
+        declared=(),
+        names=(),
+        row=("", "", ""),
+        inline=100,
+        is_text=True,
+    )
+
+    def staged(*lines: str) -> dict[str, Any]:
+        batch = pa.record_batch([pa.array(lines), pa.nulls(len(lines), pa.int32())], ["line", "unfit"])
+        (found,) = copying.staged(iter([batch]), staging)
+        return dict(found.to_pylist()[0])
+
+    assert staged("1\n", "123\n")["longest"] == 4
+    assert json.loads(staged("1\n", "1234\n")["fault"])["text"].startswith("a row has more than 1 GiB")
 
 
 def test_attempts_are_staged_apart() -> None:

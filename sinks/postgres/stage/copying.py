@@ -27,16 +27,17 @@ from epochal.sinks.postgres import failpoints as _failpoints  # noqa: F401  # wh
 from epochal.sinks.postgres.connection import QUIET, Endpoint, begun, brief, column_of, is_away
 from epochal.sinks.postgres.layout import PART, PIECE, own
 
-RESULT = "part long, rows long, size long, data binary, unfit string, fault string"
+RESULT = "part long, rows long, size long, longest long, data binary, unfit string, fault string"
 SCHEMA = pa.schema(
     [
-        *(("part", pa.int64()), ("rows", pa.int64()), ("size", pa.int64())),
+        *((name, pa.int64()) for name in ("part", "rows", "size", "longest")),
         *(("data", pa.binary()), ("unfit", pa.string()), ("fault", pa.string())),
     ]
 )
 AWAY, GONE, VALUES, OTHER = "away", "gone", "values", "other"  # kinds of faults
 LONGEST = 1 << 53  # a part is a number that JSON keeps exactly
 LARGEST_PIECE = 1 << 20  # bytes
+LONGEST_LINE = (1 << 30) - (1 << 16)  # bytes that COPY takes as a line
 PIECE_DECLARED = ("number integer NOT NULL", "data bytea NOT NULL")
 LZ4 = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"
 
@@ -152,7 +153,7 @@ class Task:
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
         self._part = secrets.randbelow(LONGEST)
-        self._rows, self._size = 0, 0
+        self._rows, self._size, self._longest = 0, 0, 0
         self._held: list[bytes] = []
         self._unfit: Counter[int] = Counter()
         self._open = ExitStack()
@@ -168,6 +169,9 @@ class Task:
         text = text_of(lines)
         self._rows += len(lines)
         self._size += len(text)
+        self._longest = max(self._longest, pc.max(pc.binary_length(lines)).as_py())
+        if self._longest > LONGEST_LINE:
+            raise psycopg.DataError("a row has more than 1 GiB as text, which the server does not read")
         if self._copying is None and self._size <= self._staging.inline:
             self._held.append(bytes(text))
             return
@@ -200,7 +204,8 @@ class Task:
         return self._result(fault=json.dumps(told))
 
     def _result(self, **known: Any) -> dict[str, Any]:
-        return {"part": self._part, "rows": 0, "size": 0, "data": None, "unfit": None, "fault": None, **known}
+        empty = {"rows": 0, "size": 0, "data": None, "unfit": None, "fault": None}
+        return {"part": self._part, "longest": self._longest, **empty, **known}
 
     def close(self) -> None:
         """Give up what is not durable."""

@@ -61,6 +61,7 @@ SORTED_AS = {
 UUID = r"\A[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}\z"
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}  # in a line of COPY
 FIRST, END = -62_135_596_800_000_000, 253_402_300_800_000_000  # microseconds: the years 1 to 9999
+DAY = 86_400_000_000  # microseconds
 YEARS = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
 IN_JSON = {
     "timeZone": "UTC",
@@ -79,7 +80,7 @@ def sortable(kind: t.DataType) -> tuple[Type, str] | None:
 def fits(kind: t.DataType, target: Type) -> bool:
     """Whether values of a type can be stored in a column as they are; single ones may still be too large."""
     if type(kind) in INTEGERS:
-        return target.name in (*BITS, "numeric")
+        return target.name in BITS or (target.name == "numeric" and (target.digits is None or target.digits[1] >= 0))
     if isinstance(kind, t.DecimalType):
         return target.name == "numeric" and (target.digits is None or kind.scale <= target.digits[1])
     if isinstance(kind, t.ArrayType):
@@ -110,8 +111,8 @@ def unfit(value: Column, kind: t.DataType, target: Type) -> list[tuple[str, Colu
         case t.StringType():
             return _unfit_text(value, target)
         case t.DateType():
-            micros = f.unix_date(value).cast("long") * 86_400_000_000
-            return [("not in the years 1 to 9999", (micros < FIRST) | (micros >= END))]
+            days = f.unix_date(value)  # in microseconds some are more than a long has
+            return [("not in the years 1 to 9999", (days < FIRST // DAY) | (days >= END // DAY))]
         case t.TimestampType():
             micros = f.unix_micros(value)
             return [("not in the years 1 to 9999", (micros < FIRST) | (micros >= END)), *_too_fine(micros, target)]

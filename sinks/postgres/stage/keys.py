@@ -30,10 +30,11 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 """
 
 
-def can_check(table: Table, epoch: StagedEpoch) -> bool:
+def can_check(table: Table, epoch: StagedEpoch, longest: int) -> bool:
     """Whether unique indexes are all that an insert could break, and these statements can know it."""
     plain = all(index.plain and {*index.columns} <= {*epoch.names} for index in table.unique)
-    return plain and table.can_compare and not table.has_checks and not table.has_triggers and epoch.mode == "append"
+    other = table.has_checks or table.has_triggers or table.may_fail(longest)
+    return plain and table.can_compare and not other and epoch.mode == "append"
 
 
 def taken(db: Database, table: Table, epoch: StagedEpoch, staged: bytes | str) -> str | None:
@@ -62,9 +63,11 @@ def fields(lines: bytes, places: Sequence[int], count: int) -> bytes:
     b'\ta\n\\N\tb\\tc\n'
     """
     names = [str(n) for n in range(count)]
+    # With a line of names before them: of the first line the reader takes off a byte order mark.
+    text = b"\t".join(name.encode() for name in names) + b"\n" + lines
     found = csv.read_csv(
-        pa.BufferReader(lines),
-        csv.ReadOptions(column_names=names, block_size=max(len(lines), 1), use_threads=False),
+        pa.BufferReader(text),
+        csv.ReadOptions(block_size=len(text), use_threads=False),
         csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
         csv.ConvertOptions(
             include_columns=[names[place] for place in places], column_types=dict.fromkeys(names, pa.large_binary())

@@ -166,6 +166,8 @@ def _written(by_name: dict[str, t.StructField], options: PostgresOptions) -> lis
 def _piece(frame: DataFrame, field: t.StructField, table: Table, options: PostgresOptions) -> Piece:
     column, how = table.columns[field.name], options.total_columns.get(field.name)
     value = frame[quoted(field.name)]
+    if isinstance(field.dataType, t.StringType):
+        value = value.cast("string")  # without a collation of Spark's, by which other values may be equal
     if how == "sum":
         kind = _added(field.dataType)
         assert kind is not None
@@ -193,7 +195,7 @@ def _column_faults(field: t.StructField, column: Column, how: str | None) -> lis
             column.type.name in (*encoding.BITS, "numeric") if added == "int8" else column.type.name == added
         )
         scale = column.type.digits[1] if column.type.digits is not None else None
-        good = good and (not isinstance(kind, t.DecimalType) or scale is None or kind.scale <= scale)
+        good = good and (scale is None or (kind.scale if isinstance(kind, t.DecimalType) else 0) <= scale)
     else:
         good = encoding.fits(kind, column.type)
     return [] if good else [f"{name}: {kind.simpleString()} does not fit {column.spelled}; cast it"]

@@ -74,7 +74,8 @@ class Stager:
 
     def _staging(self, batch: Batch[DataFrame], how: Plan) -> Staging:
         # Text can become rows without another look at them only if Spark has checked all about them.
-        is_text = self.options.mode == "append" and how.is_checked and not self.options.digest
+        # In a database of another encoding, not even Spark's check of characters and their number holds.
+        is_text = self.options.mode == "append" and how.is_checked and not self.options.digest and self.table.is_utf8
         return Staging(
             endpoint=self.endpoint,
             schema=self.ledger.schema,
@@ -112,8 +113,8 @@ class Stager:
             else:
                 _copy(db, staging, held)
                 epoch = self._checked(db, how, epoch, staged)
-            if self.table.needs_trial(epoch.keys):
-                self._check_constraints(db, epoch, staged)
+            longest = max((int(task["longest"]) for task in done), default=0)
+            self._check_constraints(db, epoch, staged, longest)
         failpoints.hit("after-filed")
         return epoch, len(staged) if isinstance(staged, bytes) else epoch.size, epoch.rows + unfit
 
@@ -169,16 +170,21 @@ class Stager:
         (_, value), *_ = digests.of_rows(db, staged, how.names, of_parts(epoch.parts)).values()
         return replace(epoch, digest=digest_text(value))
 
-    def _check_constraints(self, db: Database, epoch: StagedEpoch, staged: bytes | str) -> None:
+    def _check_constraints(self, db: Database, epoch: StagedEpoch, staged: bytes | str, longest: int) -> None:
         """BadRows, or an error of the server's, if it would refuse the rows."""
-        if (epoch.filed or epoch.size) and keys.can_check(self.table, epoch):
+        if self.table.needs_trial(epoch.keys, longest):
+            if not ((epoch.filed or epoch.size) and keys.can_check(self.table, epoch, longest)):
+                if dropped := _try(db, self.table, epoch, staged):
+                    raise self._bad(
+                        f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
+                        "Filter the rows in the query, or remove the trigger"
+                    )
+                return
             if (index := keys.taken(db, self.table, epoch, staged)) is not None:
                 raise self._bad(f"{self.table.sql} has rows with these keys (23505, constraint {index!r})")
-        elif dropped := _try(db, self.table, epoch, staged):
-            raise self._bad(
-                f"a trigger of {self.table.sql} drops {_rows(dropped)}, so the epoch would not be whole there. "
-                "Filter the rows in the query, or remove the trigger"
-            )
+        if epoch.mode == "append" and epoch.rows and self.table.fills(epoch.names):
+            with db.transaction(force_rollback=True):
+                commit.show_one(db, self.table, epoch, staged)
 
     def _bad(self, what: str) -> BadRows:
         return BadRows(f"sink {self.options.name!r}: {what}. Nothing of the epoch was written")
