@@ -254,7 +254,7 @@ def _check_lost_journal(
             f"{where}: this stream {_written_text(memory.last)}, but the journal is empty: it was lost "
             f"or moved. The checkpoint's last committed epoch is {observed.committed}"
             + _missing_text(memory.last, observed.committed)
-            + (f". The target was last claimed by {memory.holder}" if memory.holder is not None else "")
+            + _where_it_was(observed, memory)
         ),
         token_of(observed.lineage, memory.last),
         choices,
@@ -265,6 +265,18 @@ def _check_lost_journal(
     )
     if adopted:
         plan.adopted[sink] = memory.last
+
+
+def _where_it_was(observed: Observed, memory: Memory) -> str:
+    """The journal that this stream had when it claimed the target, and what to do if it is still there."""
+    holder = memory.holder
+    if holder is None:
+        return ""
+    was = f". The target was last claimed by {holder}"
+    if holder.lineage != observed.lineage or holder.journal in ("", observed.journal):
+        return was
+    advice = "choose nothing: name its place, by EpochWriter's journal= or --journal"
+    return f"{was}. If the journal is still there, {advice}"
 
 
 def _check_rewound_journal(

@@ -163,6 +163,16 @@ CASES = {
         new=StartPlan(base=6, reincarnate=True),
         options=["adopt", "new"],
     ),
+    "the journal is kept elsewhere, and the start does not say so": Case(
+        observed(EMPTY, memory(5, holder=claimed(1, place="s3://bucket/journal")), committed=5, journal=PLACE),
+        JournalLost,
+        "The target was last claimed by generation 1 of the journal in s3://bucket/journal. If the journal is still "
+        "there, choose nothing: name its place, by EpochWriter's journal= or --journal",
+        f"{TAG}@5",
+        adopt=StartPlan(base=6, adopted={"lake": 5}),
+        new=StartPlan(base=6, reincarnate=True),
+        options=["adopt", "new"],
+    ),
     "the journal is gone with epochs that the sink lacks": Case(
         observed(EMPTY, memory(3), committed=5),
         JournalLost,
