@@ -68,10 +68,10 @@ class Claims:
                         return False
                     producer.begin()
                     with producer.errors("claim the target"):
-                        producer.producer.produce(
-                            self.topic, value=claims_to_json(wanted), key=claims_key(self.target), partition=0
-                        )
+                        producer.mark(self.topic, claims_key(self.target), claims_to_json(wanted))
+                    producer.flush()
                     producer.commit()
+                    self.ledger.committed(producer.marked)
                 except ShutOut:
                     self._give_turn(claim, before)
                     continue

@@ -38,6 +38,7 @@ class Ledger:
         self._consumer: Consumer | None = None
         self._identity = ""
         self._position = 0
+        self._committed = 0  # what is before this offset is committed, if it is this process's
         self._state = LedgerState()
         self._has_foreign = False  # whether messages of other programs were seen
 
@@ -54,8 +55,11 @@ class Ledger:
                 stable = self._end(committed=True)
                 if end < self._position:
                     self._begin_again()  # it was emptied
+                    self._committed = 0
                 self._read_to(stable)
-                if stable >= end or self._is_whole(stable, end, target, lineage, lane):
+                if stable >= end:
+                    return self._state
+                if stable >= self._committed and self._is_whole(stable, end, target, lineage, lane):
                     return self._state
                 if time.monotonic() > deadline:
                     raise StoreAway(
@@ -74,6 +78,11 @@ class Ledger:
             key = lanes_key(target, lineage)
             open_ones = [lanes_from(_bytes(message.value())) for message in behind if _bytes(message.key()) == key]
             return max([self._state.lanes.get((target, lineage), 0), *open_ones])
+
+    def committed(self, end: int) -> None:
+        """This process has committed what it has sent before an offset. Brokers may still show it as open."""
+        with self._lock:
+            self._committed = max(self._committed, end)
 
     def create(self) -> None:
         """Create the topic; no error if it exists. Refused if it would lose marks."""
@@ -98,6 +107,7 @@ class Ledger:
         if identity != self._identity:
             self._identity = identity
             self._begin_again()
+            self._committed = 0
 
     def _begin_again(self) -> None:
         if self._consumer is not None:

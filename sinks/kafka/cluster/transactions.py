@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from epochal.sinks.kafka.cluster.clients import Cluster
 from epochal.sinks.kafka.cluster.endpoint import Endpoint
@@ -45,6 +45,7 @@ class Transactional:
     def __init__(self, cluster: Cluster, name: str, sending: Sending) -> None:
         self.cluster, self.sending = cluster, sending
         self._began = 0.0
+        self.marked = 0  # the offset after the last mark that a broker has taken
         most = min(sending.max_bytes, 1_000_000)
         settings: dict[str, Any] = {
             **cluster.endpoint.settings(),
@@ -93,6 +94,14 @@ class Transactional:
         with self.errors("send messages"):
             while self.producer.flush(1.0):
                 pass
+
+    def mark(self, topic: str, key: bytes, value: bytes) -> None:
+        """Send a message to epochal's own topic, with the messages that it vouches for."""
+        self.producer.produce(topic, value=value, key=key, partition=0, on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.marked = (message.offset() or 0) + 1
 
     def commit(self) -> None:
         """Commit the transaction. If this raises, it may be committed or not: a new producer brings that to an end."""

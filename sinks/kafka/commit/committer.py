@@ -160,11 +160,12 @@ class Committer:
         failpoints.hit("before-mark")
         with producer.errors("send the epoch's mark"):
             key = epoch_key(self.options.place, attempt.lineage, attempt.epoch)
-            producer.producer.produce(self.options.ledger_topic, value=mark.to_json(), key=key, partition=0)
+            producer.mark(self.options.ledger_topic, key, mark.to_json())
         producer.flush()
         failpoints.hit("after-mark")
         failpoints.hit("before-transaction")
         producer.commit()
+        self.ledger.committed(producer.marked)
         failpoints.hit("after-transaction")
 
     def _parts(self) -> PartsSender:

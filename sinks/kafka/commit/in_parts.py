@@ -101,10 +101,10 @@ class PartsSender:
         failpoints.hit("before-lanes")
         producer.begin()
         with producer.errors("record the number of lanes"):
-            key = lanes_key(place, lineage)
-            producer.producer.produce(self.options.ledger_topic, value=lanes_to_json(count), key=key, partition=0)
+            producer.mark(self.options.ledger_topic, lanes_key(place, lineage), lanes_to_json(count))
         producer.flush()
         producer.commit()
+        self.ledger.committed(producer.marked)
         failpoints.hit("after-lanes")
 
     def _answers(self, job: Job, attempt: Attempt, staged: StagedEpoch) -> list[Answer]:
