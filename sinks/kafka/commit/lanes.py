@@ -127,7 +127,7 @@ class Lane:
         )
         with self._producer.errors("send a part's mark"):
             key = part_key(job.place, attempt.lineage, self._lane, part.number)
-            self._producer.producer.produce(job.ledger_topic, value=mark.to_json(), key=key, partition=0)
+            self._producer.mark(job.ledger_topic, key, mark.to_json())
         self._producer.flush()
         failpoints.hit("before-part-transaction")
         self._producer.commit()
